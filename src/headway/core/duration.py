@@ -1,0 +1,106 @@
+"""Spans of time: `"1h30m"` and `timedelta` outside, whole milliseconds inside."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from decimal import ROUND_CEILING, Decimal
+from itertools import pairwise
+
+from headway.core.errors import InvalidValue
+
+UNITS_MS = {
+    "w": 604_800_000,
+    "d": 86_400_000,
+    "h": 3_600_000,
+    "m": 60_000,
+    "s": 1_000,
+    "ms": 1,
+}
+"""Milliseconds of each unit, the largest first."""
+
+MAX_DURATION_MS = 36_525 * UNITS_MS["d"]
+"""The longest span: 100 years."""
+
+# The digits are bounded so that no text can ask for arithmetic on huge numbers.
+_PART = r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(ms|[wdhms])"
+_PARTS = re.compile(_PART)
+_WHOLE = re.compile(rf"(?:{_PART}\s*)+")
+_ORDER = tuple(UNITS_MS)
+_HINT = 'write it as "250ms", "90s", "20m", "1h30m", "2d" or "1w", or pass a timedelta'
+
+
+def parse_duration(value: object) -> int:
+    """Reads a span of time.
+
+    A fraction of a millisecond is rounded up, so that no span becomes shorter than was asked.
+
+    Args:
+        value: a timedelta, or text of numbers with units (w, d, h, m, s, ms) from the largest
+            to the smallest, each unit at most once, such as "1h30m" or "1.5h".
+
+    Returns:
+        Milliseconds, from 0 to those of 100 years.
+
+    Raises:
+        InvalidValue: it is neither, is negative, or is longer than 100 years.
+    """
+    if isinstance(value, timedelta):
+        ms = -(-value // timedelta(milliseconds=1))
+    elif isinstance(value, str):
+        ms = _read(value)
+    else:
+        message = f"a duration cannot be read from {_shown(value)}"
+        raise InvalidValue(message, hint=_HINT)
+    if ms < 0:
+        message = f"the duration {_shown(value)} is negative"
+        raise InvalidValue(message, hint="give 0 or more")
+    if ms > MAX_DURATION_MS:
+        message = f"the duration {_shown(value)} is longer than 100 years"
+        raise InvalidValue(message, hint="at most 36525d")
+    return ms
+
+
+def format_duration(ms: int, *, parts: int = 2) -> str:
+    """Writes a span of time for people, as "1h 30m".
+
+    Args:
+        ms: milliseconds; a negative span gets a minus sign.
+        parts: how many neighbouring units, from the largest that is not zero; smaller ones are
+            cut off. With 6 nothing is, and `parse_duration` reads the same span again.
+
+    Returns:
+        The units with a space between them; "0s" for nothing.
+    """
+    counts: list[tuple[int, str]] = []
+    rest = abs(ms)
+    for unit, size in UNITS_MS.items():
+        count, rest = divmod(rest, size)
+        if count or counts:
+            counts.append((count, unit))
+    text = " ".join(f"{count}{unit}" for count, unit in counts[:parts] if count)
+    return f"-{text}" if ms < 0 else text or "0s"
+
+
+def _read(text: str) -> int:
+    cleaned = text.strip()
+    if not cleaned:
+        message = "a duration is empty"
+        raise InvalidValue(message, hint=_HINT)
+    if not _WHOLE.fullmatch(cleaned):
+        message = f"the duration {_shown(text)} is not understood"
+        raise InvalidValue(message, hint=_HINT)
+    found = _PARTS.findall(cleaned)
+    ranks = [_ORDER.index(unit) for _, unit in found]
+    if any(later <= earlier for earlier, later in pairwise(ranks)):
+        message = (
+            f"the duration {_shown(text)} repeats a unit or names a larger one after a smaller"
+        )
+        raise InvalidValue(message, hint=_HINT)
+    total = sum((Decimal(number) * UNITS_MS[unit] for number, unit in found), Decimal(0))
+    return int(total.to_integral_value(rounding=ROUND_CEILING))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,0 +1,271 @@
+"""Hours: the local times at which a gate is open, and what they are in absolute time.
+
+One rule decides everything, changes of the clock included: **an instant is open if and only if
+the wall clock of the zone, at that instant, shows a time inside a span of the day on which that
+span begins.** What follows from it when clocks change:
+
+* Forward (a gap): the times jumped over never are. A span that would open in the gap opens at the
+  end of the gap, one that would close in it closes there, one wholly inside it is not open on
+  that day.
+* Backward (a fold): times that are passed twice are open, or closed, both times. A span that
+  covers the whole fold is open for the longer time; one that begins or ends inside the fold opens
+  twice: with "00:30-01:30" and clocks set back from 02:00 to 01:00, it is open from 00:30 to
+  01:30 and again from 01:00 to 01:30. Nothing is ever open while the clock shows a time outside.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from operator import itemgetter
+from typing import cast
+
+from headway.core.errors import InvalidValue
+from headway.core.local_time import (
+    DAY_MINUTES,
+    EVERY_DAY,
+    format_days,
+    format_minute,
+    parse_days,
+    parse_minute,
+)
+from headway.core.naming import placeholders
+from headway.core.zone import DAY_MS, find_zone, stretches, wall_clock, wall_ms
+
+Spans = tuple[tuple[int, int], ...]
+Intervals = tuple[tuple[int, int], ...]
+
+_SPANS_HINT = 'write spans as "09:00-18:00", "09:00-12:00,13:00-18:00" or "22:00-06:00"'
+_RECORD_HINT = "write it with HoursSpec.to_dict"
+_MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HoursSpec:
+    """When a gate is open, in local time.
+
+    Attributes:
+        spans: pairs of (opening, closing) in minutes since the midnight that begins the day, in
+            order, without overlap; a closing above 1440 lies on the next day.
+        days: the weekdays on which the spans begin, 0 for Monday to 6, in order.
+        tz: an IANA zone, or a template such as "{tz}" that each job resolves.
+        exceptions: dates with spans of their own, in order; no spans means closed. They hold
+            whatever weekday the date is, and for the spans that begin on it: a span of the
+            evening before still ends on a closed date's morning.
+    """
+
+    spans: Spans
+    days: tuple[int, ...]
+    tz: str
+    exceptions: tuple[tuple[date, Spans], ...] = ()
+
+    def spans_on(self, day: date) -> Spans:
+        """The spans that begin on this date."""
+        for exception, spans in self.exceptions:
+            if exception == day:
+                return spans
+        return self.spans if day.weekday() in self.days else ()
+
+    def describe(self) -> str:
+        """The hours in a line, as "09:00-18:00 mon,tue UTC, 1 exception"."""
+        parts = [format_spans(self.spans), format_days(self.days), self.tz]
+        count = len(self.exceptions)
+        text = " ".join(parts)
+        return f"{text}, {count} exception{'s'[: count > 1]}" if count else text
+
+    def to_dict(self) -> dict[str, object]:
+        """The record as values that JSON can carry; `from_dict` reads it again."""
+        return {
+            "spans": [list(span) for span in self.spans],
+            "days": list(self.days),
+            "tz": self.tz,
+            "exceptions": {
+                day.isoformat(): [list(span) for span in spans] for day, spans in self.exceptions
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, object]) -> HoursSpec:
+        """Reads what `to_dict` wrote.
+
+        Raises:
+            InvalidValue: it is no such record.
+        """
+        try:
+            days = cast("list[int]", record["days"])
+            exceptions = cast("Mapping[str, object]", record["exceptions"])
+            return cls(
+                spans=_checked(record["spans"]),
+                days=tuple(EVERY_DAY[day] for day in sorted(set(days))),
+                tz=_zone_name(record["tz"]),
+                exceptions=tuple(
+                    sorted((_day(day), _checked(spans)) for day, spans in exceptions.items())
+                ),
+            )
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            message = f"this is no record of hours: {repr(error)[:120]}"
+            raise InvalidValue(message, hint=_RECORD_HINT) from None
+
+
+def hours_spec(
+    spans: str,
+    *,
+    days: str = "daily",
+    tz: str = "UTC",
+    exceptions: Mapping[str, str | None] | Mapping[date, str | None] | None = None,
+) -> HoursSpec:
+    """Reads opening hours.
+
+    Args:
+        spans: "09:00-18:00", or several with commas between. A closing of 24:00 is the end of the
+            day; one that is not after its opening lies on the next day.
+        days: the weekdays on which the spans begin: "mon-fri", "mon,wed,sat-sun" or "daily".
+        tz: an IANA zone, or a template such as "{tz}".
+        exceptions: dates ("2026-12-25") with spans of their own; None for closed all day.
+
+    Returns:
+        The record.
+
+    Raises:
+        InvalidValue: a part is not understood, two spans overlap, or the zone is unknown.
+    """
+    special = {_day(day): _spans(text) for day, text in (exceptions or {}).items()}
+    return HoursSpec(
+        spans=_spans(spans),
+        days=parse_days(days),
+        tz=_zone_name(tz),
+        exceptions=tuple(sorted(special.items())),
+    )
+
+
+def intervals(spec: HoursSpec, zone: str, start_at: int, end_at: int) -> Intervals:
+    """The times in which the hours are open, in absolute time.
+
+    Args:
+        spec: the hours; their own `tz` is not read.
+        zone: the IANA zone in which they hold.
+        start_at: the first instant of interest, ms UTC.
+        end_at: the first instant of no interest, ms UTC.
+
+    Returns:
+        Pairs [open_at, close_at) in ms UTC that meet [start_at, end_at), in order, none touching
+        the next. They are whole, not clipped, but for hours that never close: these are cut
+        between one and three days outside [start_at, end_at). An instant of [start_at, end_at)
+        lies in one of them if and only if it is open by the rule of this module.
+
+    Raises:
+        InvalidValue: the zone is unknown.
+    """
+    if start_at >= end_at:
+        return ()
+    clock = find_zone(zone)
+    first = wall_clock(clock, start_at).date() - timedelta(days=2)
+    last = wall_clock(clock, end_at - 1).date() + timedelta(days=2)
+    walls = [
+        (midnight + opening * _MINUTE_MS, midnight + closing * _MINUTE_MS)
+        for day in (first + timedelta(days=n) for n in range((last - first).days + 1))
+        for midnight in [wall_ms(datetime.combine(day, datetime.min.time()))]
+        for opening, closing in spec.spans_on(day)
+    ]
+    if not walls:
+        return ()
+    found: list[tuple[int, int]] = []
+    for stretch in stretches(clock, start_at - 5 * DAY_MS, end_at + 5 * DAY_MS):
+        for opening, closing in walls:
+            open_at, close_at = opening - stretch.offset_ms, closing - stretch.offset_ms
+            if stretch.start_at is not None:
+                open_at = max(open_at, stretch.start_at)
+            if stretch.end_at is not None:
+                close_at = min(close_at, stretch.end_at)
+            if open_at < close_at:
+                found.append((open_at, close_at))
+    return tuple(pair for pair in _merged(found) if pair[0] < end_at and pair[1] > start_at)
+
+
+def is_open(found: Intervals, at: int) -> bool:
+    """Whether the instant lies in one of the intervals, which are in order."""
+    index = bisect_right(found, at, key=itemgetter(0))
+    return index > 0 and at < found[index - 1][1]
+
+
+def next_opening(found: Intervals, at: int) -> int | None:
+    """The first open instant that is not before `at`; None if the intervals hold none."""
+    index = bisect_right(found, at, key=itemgetter(1))
+    return max(at, found[index][0]) if index < len(found) else None
+
+
+def format_spans(spans: Spans) -> str:
+    """Writes spans as "09:00-12:00,13:00-18:00"; "closed" if there are none."""
+    texts = [f"{format_minute(opening)}-{format_minute(closing)}" for opening, closing in spans]
+    return ",".join(texts) or "closed"
+
+
+def _merged(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for open_at, close_at in sorted(found):
+        if merged and open_at <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(close_at, merged[-1][1]))
+        else:
+            merged.append((open_at, close_at))
+    return merged
+
+
+def _spans(text: object) -> Spans:
+    if text is None:
+        return ()
+    if not isinstance(text, str):
+        message = f"hours must be text, not {type(text).__name__}"
+        raise InvalidValue(message, hint=_SPANS_HINT)
+    pairs: list[tuple[int, int]] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not dash:
+            message = f"the hours {text[:60]!r} have no closing at {part[:20]!r}"
+            raise InvalidValue(message, hint=_SPANS_HINT)
+        opening, closing = parse_minute(first), parse_minute(last)
+        pairs.append((opening, closing if closing > opening else closing + DAY_MINUTES))
+    return _checked(pairs)
+
+
+def _checked(spans: object) -> Spans:
+    """The pairs in order, after a look that they are spans and do not overlap.
+
+    Raises:
+        InvalidValue: they are none, or they do.
+    """
+    pairs = sorted((opening, closing) for opening, closing in cast("list[list[int]]", spans))
+    before = 0
+    for opening, closing in pairs:
+        # A span of a whole day would be as well an empty one: it has to be written as 00:00-24:00.
+        whole = closing - opening == DAY_MINUTES and opening > 0
+        if (
+            not 0 <= opening < DAY_MINUTES
+            or not opening < closing <= opening + DAY_MINUTES
+            or whole
+        ):
+            message = f"the hours {format_spans(((opening, closing),))} are empty or backwards"
+            raise InvalidValue(message, hint='the whole day is "00:00-24:00"')
+        if opening < before:
+            message = f"the hours {format_spans(tuple(pairs))} overlap"
+            raise InvalidValue(message, hint="let each span begin after the one before has ended")
+        before = closing
+    return tuple(pairs)
+
+
+def _day(day: object) -> date:
+    if isinstance(day, date) and not isinstance(day, datetime):
+        return day
+    try:
+        return date.fromisoformat(cast("str", day))
+    except (TypeError, ValueError):
+        message = f"the exception {repr(day)[:60]} is no date"
+        raise InvalidValue(message, hint='write dates as "2026-12-25"') from None
+
+
+def _zone_name(tz: object) -> str:
+    """A zone's name that exists, or a template that some job's arguments will make one."""
+    if not isinstance(tz, str) or not placeholders(tz):
+        find_zone(tz)
+    return cast("str", tz)

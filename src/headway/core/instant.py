@@ -1,0 +1,86 @@
+"""Instants: aware datetimes and ISO 8601 outside, milliseconds since 1970 UTC inside."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from headway.core.errors import InvalidValue
+from headway.core.zone import EPOCH, MAX_AT, find_zone, offset_ms
+
+_HINT = 'write ISO 8601 with an offset, as "2026-12-01T10:00-08:00" or "2026-12-01T18:00Z"'
+
+
+def parse_instant(value: object) -> int:
+    """Reads an instant.
+
+    Args:
+        value: an aware datetime, or ISO 8601 text with an offset or Z. What is finer than a
+            millisecond is cut off. In the fold of a zone's clock, `datetime.fold` decides.
+
+    Returns:
+        Milliseconds since 1970-01-01T00:00Z, from 0 to the end of the year 9999.
+
+    Raises:
+        InvalidValue: it is neither, has no offset, or lies outside the years 1970 to 9999.
+    """
+    moment = _read(value) if isinstance(value, str) else value
+    if not isinstance(moment, datetime):
+        message = f"an instant cannot be read from {_shown(value)}"
+        raise InvalidValue(message, hint=f"{_HINT}, or pass an aware datetime")
+    offset = moment.utcoffset()
+    if offset is None:
+        message = f"the instant {_shown(value)} has no offset from UTC"
+        raise InvalidValue(message, hint=f"{_HINT}; a datetime needs tzinfo")
+    # Subtracting the offset by hand stays exact where datetime's own years end.
+    at = (moment.replace(tzinfo=None) - EPOCH - offset) // timedelta(milliseconds=1)
+    if not 0 <= at <= MAX_AT:
+        message = f"the instant {_shown(value)} lies outside the years 1970 to 9999"
+        raise InvalidValue(message, hint="check the year")
+    return at
+
+
+def format_instant(at: int, zone: str | None = None) -> str:
+    """Writes an instant as ISO 8601 with its offset.
+
+    Args:
+        at: milliseconds since 1970 UTC.
+        zone: an IANA zone whose clock to show; None for UTC, shown as Z.
+
+    Returns:
+        Text that `parse_instant` reads again; milliseconds are shown where they are not zero.
+
+    Raises:
+        InvalidValue: the zone is unknown, or the instant lies outside the years 1970 to 9999.
+    """
+    if not 0 <= at <= MAX_AT:
+        message = f"the instant {_shown(at)} ms lies outside the years 1970 to 9999"
+        raise InvalidValue(message, hint="instants are milliseconds since 1970 UTC")
+    precision = "milliseconds" if at % 1000 else "seconds"
+    shift_ms = 0 if zone is None else offset_ms(find_zone(zone), at)
+    try:
+        wall = EPOCH + timedelta(milliseconds=at + shift_ms)
+    except OverflowError:
+        message = f"the instant {_shown(at)} ms is past the year 9999 in {zone}"
+        raise InvalidValue(message, hint="show it in UTC") from None
+    text = wall.isoformat(timespec=precision)
+    return f"{text}Z" if zone is None else text + _offset_text(shift_ms)
+
+
+def _read(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        message = f"the instant {_shown(text)} is not understood"
+        raise InvalidValue(message, hint=_HINT) from None
+
+
+def _offset_text(shift_ms: int) -> str:
+    minutes, seconds = divmod(abs(shift_ms) // 1000, 60)
+    sign = "-" if shift_ms < 0 else "+"
+    text = f"{sign}{minutes // 60:02}:{minutes % 60:02}"
+    return f"{text}:{seconds:02}" if seconds else text
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
