@@ -46,7 +46,8 @@ def parse_duration(value: object) -> int:
         InvalidValue: it is neither, is negative, or is longer than 100 years.
     """
     if isinstance(value, timedelta):
-        ms = -(-value // timedelta(milliseconds=1))
+        ms, finer = divmod(value, timedelta(milliseconds=1))
+        ms += bool(finer)
     elif isinstance(value, str):
         ms = _read(value)
     else:

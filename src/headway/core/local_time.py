@@ -73,8 +73,18 @@ def parse_days(text: object) -> tuple[int, ...]:
 
 
 def format_days(days: tuple[int, ...]) -> str:
-    """Writes weekdays so that `parse_days` reads the same again."""
-    return "daily" if len(days) == 7 else ",".join(WEEKDAYS[day] for day in days)
+    """Writes weekdays in order as "mon-fri,sun", so that `parse_days` reads the same again."""
+    if days == EVERY_DAY:
+        return "daily"
+    runs: list[list[int]] = []
+    for day in days:
+        if runs and runs[-1][-1] == day - 1:
+            runs[-1].append(day)
+        else:
+            runs.append([day])
+    return ",".join(
+        "-".join(dict.fromkeys(WEEKDAYS[end] for end in (run[0], run[-1]))) for run in runs
+    )
 
 
 def _weekday(name: str, text: str) -> int:

@@ -22,7 +22,7 @@ DAY_MS = 86_400_000
 MAX_AT = 253_402_300_799_999
 """The last instant that is handled: the end of the year 9999, UTC."""
 
-# `utcoffset` must not leave datetime's years; no offset is as long as a day.
+# Local time must not leave datetime's years; no offset is as long as a day.
 _LAST_SCAN_AT = MAX_AT - 2 * DAY_MS
 _FIRST_SCAN_AT = -2 * DAY_MS
 _YEAR_MS = 366 * DAY_MS
@@ -73,7 +73,8 @@ def _zone(name: str) -> ZoneInfo:
 
 def offset_ms(zone: ZoneInfo, at: int) -> int:
     """What the zone's wall clock shows at the instant, less UTC, in milliseconds."""
-    offset = datetime.fromtimestamp(at // 1000, UTC).astimezone(zone).utcoffset()
+    near = min(max(at, _FIRST_SCAN_AT), _LAST_SCAN_AT)
+    offset = datetime.fromtimestamp(near // 1000, UTC).astimezone(zone).utcoffset()
     return 0 if offset is None else offset // _MILLISECOND
 
 
@@ -120,7 +121,7 @@ def stretches(zone: ZoneInfo, start_at: int, end_at: int) -> Iterator[Stretch]:
         Stretches that leave no instant out. The first has no start and the last no end.
     """
     start: int | None = None
-    offset = offset_ms(zone, min(max(start_at, _FIRST_SCAN_AT), _LAST_SCAN_AT))
+    offset = offset_ms(zone, start_at)
     for change_at, changed_ms in _changes(zone, start_at, end_at):
         yield Stretch(start_at=start, end_at=change_at, offset_ms=offset)
         start, offset = change_at, changed_ms
@@ -143,7 +144,7 @@ def _changes_in(zone: ZoneInfo, block: int) -> tuple[tuple[int, int], ...]:
     """
     found: list[tuple[int, int]] = []
     start_at = max(block * _YEAR_MS, _FIRST_SCAN_AT)
-    before = offset_ms(zone, min(start_at, _LAST_SCAN_AT))
+    before = offset_ms(zone, start_at)
     for low_at in range(start_at, min((block + 1) * _YEAR_MS, _LAST_SCAN_AT), DAY_MS):
         after = offset_ms(zone, low_at + DAY_MS)
         if after != before:

@@ -69,7 +69,7 @@ class HoursSpec:
         return self.spans if day.weekday() in self.days else ()
 
     def describe(self) -> str:
-        """The hours in a line, as "09:00-18:00 mon,tue UTC, 1 exception"."""
+        """The hours in a line, as "09:00-18:00 mon-fri UTC, 1 exception"."""
         parts = [format_spans(self.spans), format_days(self.days), self.tz]
         count = len(self.exceptions)
         text = " ".join(parts)

@@ -1,0 +1,3 @@
+"""Recurring work: when its entries fire."""
+
+from __future__ import annotations

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.duration import MAX_DURATION_MS, format_duration, parse_duration
+from headway.core.errors import InvalidValue
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("20m", 1_200_000),
+        ("90s", 90_000),
+        ("1h30m", 5_400_000),
+        ("1h 30m", 5_400_000),
+        (" 250ms ", 250),
+        ("2d", 172_800_000),
+        ("1w", 604_800_000),
+        ("1.5h", 5_400_000),
+        ("0.1s", 100),
+        ("0s", 0),
+        ("1w2d3h4m5s6ms", 788_645_006),
+        ("36525d", MAX_DURATION_MS),
+    ],
+)
+def test_a_duration_is_read_from_numbers_with_units(text, ms):
+    assert parse_duration(text) == ms
+
+
+def test_a_timedelta_is_read_as_it_is():
+    assert parse_duration(timedelta(hours=1, milliseconds=7)) == 3_600_007
+
+
+@pytest.mark.parametrize("short", [timedelta(microseconds=1), "0.0005s", "0.2ms"])
+def test_a_fraction_of_a_millisecond_is_rounded_up(short):
+    assert parse_duration(short) == 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *[
+            "",
+            "  ",
+            "20",
+            "m",
+            "-5m",
+            "nan",
+            "inf",
+            "1e9s",
+            "20 minutes",
+            "1h1h",
+            "30m1h",
+            "1H",
+            "1.h",
+        ],
+        *["٣m", "5m\0", "1h,30m", "9" * 10_000 + "s", "36526d", "9" * 18 + "w", "1h" * 5000],
+        *[timedelta(days=-1), timedelta.max, 20, 20.0, float("nan"), None, True, b"20m", ["20m"]],
+    ],
+)
+def test_what_is_no_duration_is_refused_with_a_hint(bad):
+    with pytest.raises(InvalidValue) as refused:
+        parse_duration(bad)
+    assert refused.value.hint
+    assert len(str(refused.value)) < 300
+
+
+@given(st.integers(min_value=0, max_value=MAX_DURATION_MS))
+def test_a_duration_written_whole_is_read_back(ms):
+    assert parse_duration(format_duration(ms, parts=6)) == ms
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "0s"),
+        (5_400_000, "1h 30m"),
+        (5_401_000, "1h 30m"),
+        (604_830_000, "1w"),
+        (61_001, "1m 1s"),
+        (7, "7ms"),
+        (-61_000, "-1m 1s"),
+    ],
+)
+def test_a_duration_is_shown_by_its_two_largest_units(ms, text):
+    assert format_duration(ms) == text
