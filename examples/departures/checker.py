@@ -1,0 +1,392 @@
+"""Shows from files alone whether a day of departures was dispatched rightly.
+
+It reads the rows of the day, the history that `headway export` wrote of it and what the import
+refused. It imports nothing of Headway nor of this example, so that no mistake of theirs can hide
+itself here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+RUNWAY_MS = 75_000
+AGENTS = 4
+GROUND_MIN = 60
+FLIGHT_KINDS = {"depart", "depart_unassigned"}
+LANDING_KIND = "land"
+PLANNED = ("flight", "carrier", "aircraft", "origin", "dest", "due_at", "air_time_min")
+CODE = re.compile(r"[A-Za-z0-9-]{1,16}")
+
+Json = dict[str, Any]
+
+
+class Violation(NamedTuple):
+    """One thing that must not be: which rule it breaks, and where."""
+
+    rule: str
+    where: str
+
+
+class Row(NamedTuple):
+    """A well-formed line of the day."""
+
+    line: int
+    plan: Json
+    due_ms: int
+
+    @property
+    def name(self) -> str:
+        """Flight, airport and scheduled moment: no two flights share all three."""
+        return f"{self.plan['flight']} {self.plan['origin']} {self.plan['due_at']}"
+
+    @property
+    def flies(self) -> bool:
+        """Whether it was not cancelled."""
+        return self.plan["air_time_min"] is not None
+
+
+@dataclass(slots=True)
+class Day:
+    """All that the rules look at.
+
+    Attributes:
+        speed: seconds of the day in one second of the run.
+        rows: well-formed lines by name, each name once.
+        malformed: numbers of the lines that are no flight, or contradict an earlier line.
+        refused: numbers of the lines that the import says it refused.
+        flights: exported jobs of flights by name.
+        landings: exported jobs of landings by the run they end.
+        strays: violations found while reading.
+    """
+
+    speed: float
+    rows: dict[str, Row] = field(default_factory=dict)
+    malformed: set[int] = field(default_factory=set)
+    refused: set[int] = field(default_factory=set)
+    flights: dict[str, list[Json]] = field(default_factory=lambda: defaultdict(list))
+    landings: dict[str, list[Json]] = field(default_factory=lambda: defaultdict(list))
+    strays: list[Violation] = field(default_factory=list)
+
+    def pairs(self) -> Iterator[tuple[Row, Json]]:
+        """Each row with each job that stands for it."""
+        for name, row in self.rows.items():
+            for job in self.flights.get(name, ()):
+                yield row, job
+
+    def flown(self) -> Iterator[tuple[Row, Json, Json]]:
+        """Each row and job with each run of it, in which permits were held."""
+        for row, job in self.pairs():
+            for run in job["runs"]:
+                yield row, job, run
+
+
+# ------------------------------------------------------------------------------------- reading
+
+
+def read_day(
+    rows: Iterable[str], history: Iterable[str], refused: Iterable[int], speed: float
+) -> Day:
+    """Reads everything; what cannot be read becomes a violation, never an exception.
+
+    Args:
+        rows: lines of the day's file.
+        history: lines of the export.
+        refused: numbers, from 1, of the lines that the import says it refused.
+        speed: seconds of the day in one second of the run.
+
+    Returns:
+        What the rules look at.
+    """
+    day = Day(speed=speed, refused=set(refused))
+    for number, line in enumerate(rows, 1):
+        if line.strip():
+            _read_row(day, number, line)
+    for number, line in enumerate(history, 1):
+        if line.strip():
+            _read_job(day, number, line)
+    return day
+
+
+def _read_row(day: Day, number: int, line: str) -> None:
+    plan = _plan(line)
+    if plan is None:
+        day.malformed.add(number)
+        return
+    moment = datetime.fromisoformat(plan["due_at"])
+    row = Row(number, plan, round(moment.timestamp() * 1000))
+    known = day.rows.setdefault(row.name, row)
+    if known.plan != row.plan:
+        day.malformed.add(number)
+
+
+def _plan(line: str) -> Json | None:
+    """The fields that say what a flight is, or None if the line is no flight."""
+    try:
+        row = json.loads(line)
+        plan = {name: row[name] for name in PLANNED}
+        offset = datetime.fromisoformat(plan["due_at"]).utcoffset()
+    except (ValueError, TypeError, KeyError):
+        return None
+    codes = [plan[name] for name in ("flight", "carrier", "origin", "dest")]
+    codes += [plan["aircraft"]] * (plan["aircraft"] is not None)
+    minutes = 1 if plan["air_time_min"] is None else plan["air_time_min"]
+    fine = (
+        offset is not None
+        and all(isinstance(code, str) and CODE.fullmatch(code) for code in codes)
+        and type(minutes) is int
+        and 1 <= minutes <= 2880
+    )
+    return plan if fine else None
+
+
+def _read_job(day: Day, number: int, line: str) -> None:
+    try:
+        job = json.loads(line)
+        if "headway_export" in job:
+            return
+        kind, arguments = job["kind"], job["args"]
+        _check_shape(job)
+        if kind in FLIGHT_KINDS:
+            name = f"{arguments['flight']} {arguments['origin']} {arguments['due_at']}"
+            day.flights[name].append(job)
+        elif kind == LANDING_KIND:
+            day.landings[arguments["flight"]].append(job)
+        else:
+            day.strays.append(Violation("from nowhere", f"job {job['id']} of kind {kind!r}"))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        day.strays.append(Violation("unreadable", f"line {number} of the history: {error!r}"))
+
+
+def _check_shape(job: Json) -> None:
+    numbers = [job["due_at"], *(run["claimed_at"] for run in job["runs"])]
+    ends = [run[name] for run in job["runs"] for name in ("handed_at", "ended_at")]
+    numbers += [at for at in ends if at is not None]
+    if not all(type(at) is int for at in numbers):
+        message = "an instant is no whole number"
+        raise TypeError(message)
+    if not all(isinstance(run["permits"], dict) for run in job["runs"]):
+        message = "the permits of a run are no object"
+        raise TypeError(message)
+
+
+# --------------------------------------------------------------------------------------- rules
+
+
+def malformed_rows_are_reported(day: Day) -> Iterator[Violation]:
+    """Neither a bad row is dropped in silence, nor a good one refused."""
+    for line in sorted(day.malformed - day.refused):
+        yield Violation("dropped", f"line {line} is malformed and the import did not say so")
+    for line in sorted(day.refused - day.malformed):
+        yield Violation("refused", f"line {line} is well-formed, and the import refused it")
+
+
+def each_row_has_one_job(day: Day) -> Iterator[Violation]:
+    """None lost, none doubled, none from nowhere, none altered."""
+    for name, row in day.rows.items():
+        jobs = day.flights.get(name, [])
+        if not jobs:
+            yield Violation("lost", f"{name} of line {row.line} has no job")
+        if len(jobs) > 1:
+            yield Violation("doubled", f"{name} has {len(jobs)} jobs")
+    for name, jobs in day.flights.items():
+        if name not in day.rows:
+            yield Violation("from nowhere", f"job {jobs[0]['id']} is {name}, which no row names")
+    for row, job in day.pairs():
+        told = {**row.plan, **job["args"]}
+        kind = "depart" if row.plan["aircraft"] is not None else "depart_unassigned"
+        if told != row.plan or job["kind"] != kind:
+            yield Violation("altered", f"{row.name}: job {job['id']} differs from its row")
+
+
+def each_flight_ends_once(day: Day) -> Iterator[Violation]:
+    """A flight that flew succeeded by exactly one run, its last; a cancelled one never left."""
+    for row, job in day.pairs():
+        wanted = "succeeded" if row.flies else "cancelled"
+        if job["state"] != wanted or job["finished_at"] is None:
+            yield Violation("wrong end", f"{row.name} is {job['state']}, not {wanted}")
+        yield from _left_as_often_as_it_should(row, job)
+        if not row.flies and not any(n["author"] and n["reason"] for n in job["trail"]):
+            yield Violation("no trail", f"{row.name}: nobody is named as cancelling it, or no why")
+
+
+def _left_as_often_as_it_should(row: Row, job: Json) -> Iterator[Violation]:
+    runs = job["runs"]
+    numbers = [run["run"] for run in runs]
+    if numbers != sorted(set(numbers)):
+        yield Violation("not once", f"{row.name}: its runs are numbered {numbers}")
+    left = [run["run"] for run in runs if run["handed_at"] is not None]
+    succeeded = [run["run"] for run in runs if run["outcome"] == "succeeded"]
+    wanted = numbers[-1:] if row.flies else []
+    if left != wanted or succeeded != wanted or (row.flies and not wanted):
+        where = f"{row.name}: left in runs {left}, succeeded in runs {succeeded} of {numbers}"
+        yield Violation("not once", where)
+    for run in runs:
+        steps = [run["claimed_at"], run["handed_at"], run["ended_at"]]
+        known = [at for at in steps if at is not None]
+        if run["ended_at"] is None or known != sorted(known):
+            yield Violation("disorder", f"{row.name}, run {run['run']}: {steps}")
+
+
+def nothing_leaves_early(day: Day) -> Iterator[Violation]:
+    """No start before the due moment, and each due moment is the row's, in the run's time."""
+    for row, job, run in day.flown():
+        early = job["due_at"] - run["claimed_at"]
+        if early > 0:
+            yield Violation("too early", f"{row.name} started {early} ms before it was due")
+    # Each due moment differs from its row's by the same shift, but for a cut-off millisecond.
+    shifts = [(job["due_at"] - row.due_ms / day.speed, row) for row, job in day.pairs()]
+    middle = sorted(shift for shift, _ in shifts)[len(shifts) // 2] if shifts else 0.0
+    for shift, row in shifts:
+        if abs(shift - middle) > 1.01:
+            where = f"{row.name} was due {shift - middle:+.0f} ms from what its row says"
+            yield Violation("wrong moment", where)
+
+
+def no_aircraft_is_in_two_places(day: Day) -> Iterator[Violation]:
+    """An aircraft is held from start to end of each run, and ends are not before it is back."""
+    held: dict[str, list[tuple[int, float, str]]] = defaultdict(list)
+    for row, _, run in day.flown():
+        aircraft = row.plan["aircraft"]
+        if aircraft is not None:
+            end = float("inf") if run["ended_at"] is None else run["ended_at"]
+            held[aircraft].append((run["claimed_at"], end, row.name))
+            if f"aircraft:{aircraft}" not in run["permits"]:
+                yield Violation("no lock", f"{row.name}, run {run['run']}, held no {aircraft}")
+    for aircraft, spans in held.items():
+        until, holder = float("-inf"), ""
+        for start, end, name in sorted(spans):
+            if start < until:
+                where = f"{aircraft} was held by {holder} when {name} took it at {start}"
+                yield Violation("two places", where)
+            if end > until:
+                until, holder = end, name
+
+
+def no_aircraft_is_back_too_soon(day: Day) -> Iterator[Violation]:
+    """It is away for twice its time in the air and an hour; one landing ends each flight."""
+    expected: set[str] = set()
+    for row, job, run in day.flown():
+        if run["handed_at"] is None or not row.flies:
+            continue
+        reference = f"{job['id']}:{run['run']}"
+        expected.add(reference)
+        away_ms = (2 * row.plan["air_time_min"] + GROUND_MIN) * 60_000 / day.speed
+        back_at = run["ended_at"]
+        if back_at is not None and back_at - run["claimed_at"] < away_ms - 1:
+            gone = back_at - run["claimed_at"]
+            yield Violation("back too soon", f"{row.name}: {gone} ms away, not {away_ms:.0f}")
+        landed = [j["state"] for j in day.landings.get(reference, [])]
+        if landed != ["succeeded"]:
+            yield Violation("landing", f"{row.name} has the landings {landed}, not one succeeded")
+    for reference in day.landings.keys() - expected:
+        yield Violation("from nowhere", f"a landing ends {reference}, which never left")
+
+
+def no_runway_takes_two_within_75_s(day: Day) -> Iterator[Violation]:
+    """Starts at one airport lie 75 s of the day apart, whichever flights they are of."""
+    starts: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for row, _, run in day.flown():
+        starts[row.plan["origin"]].append((run["claimed_at"], row.name))
+    for origin, taken in starts.items():
+        for (before, first), (after, second) in pairwise(sorted(taken)):
+            if after - before < RUNWAY_MS / day.speed:
+                where = f"{origin}: {second} {after - before} ms after {first}"
+                yield Violation("runway", where)
+
+
+def no_agent_sees_off_two_at_once(day: Day) -> Iterator[Violation]:
+    """From start to hand-over a flight has an agent for itself, one of its airport's four."""
+    busy: dict[tuple[str, str], list[tuple[int, float, str]]] = defaultdict(list)
+    for row, _, run in day.flown():
+        free_at = run["ended_at"] if run["handed_at"] is None else run["handed_at"]
+        origin = row.plan["origin"]
+        agent = run["permits"].get(f"agents:{origin}") or "nobody"
+        end = float("inf") if free_at is None else free_at
+        busy[origin, agent].append((run["claimed_at"], end, row.name))
+    crews = Counter(origin for origin, agent in busy if agent != "nobody")
+    for origin, crew in crews.items():
+        if crew > AGENTS:
+            yield Violation("agents", f"{origin} has {crew} agents, not {AGENTS}")
+    for (origin, agent), spans in busy.items():
+        if agent == "nobody":
+            yield from (Violation("agents", f"{name}: no agent of {origin}") for *_, name in spans)
+            continue
+        for (_, end, first), (start, _, second) in pairwise(sorted(spans)):
+            if start < end:
+                where = f"agent {agent} of {origin} had {first} when {second} started at {start}"
+                yield Violation("agents", where)
+
+
+RULES: tuple[Callable[[Day], Iterator[Violation]], ...] = (
+    malformed_rows_are_reported,
+    each_row_has_one_job,
+    each_flight_ends_once,
+    nothing_leaves_early,
+    no_aircraft_is_in_two_places,
+    no_aircraft_is_back_too_soon,
+    no_runway_takes_two_within_75_s,
+    no_agent_sees_off_two_at_once,
+)
+
+
+def check(day: Day) -> list[Violation]:
+    """All violations, in the order of the rules.
+
+    Args:
+        day: what was read.
+
+    Returns:
+        None of them if the day was dispatched rightly.
+    """
+    return [*day.strays, *(violation for rule in RULES for violation in rule(day))]
+
+
+# ------------------------------------------------------------------------------------- command
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints every violation; returns 1 if there is one.
+
+    Args:
+        arguments: of the command line; None for the program's own.
+
+    Returns:
+        The exit code.
+    """
+    parser = argparse.ArgumentParser(
+        description="Checks the exported history of a day of departures."
+    )
+    parser.add_argument("history", type=Path, help="what `headway export` wrote")
+    parser.add_argument("rows", type=Path, help="the day's file that was imported")
+    parser.add_argument("--speed", type=float, required=True, help="the speed of the run")
+    parser.add_argument("--refused", type=Path, help="what `headway import --json` said")
+    asked = parser.parse_args(arguments)
+    refused: list[int] = []
+    if asked.refused is not None:
+        report = json.loads(asked.refused.read_text())
+        refused = [row["line"] for row in report["refused"]]
+    with asked.rows.open(errors="replace") as rows, asked.history.open() as history:
+        day = read_day(rows, history, refused, asked.speed)
+    violations = check(day)
+    for rule, where in violations:
+        print(f"violation: {rule}: {where}")
+    flights = sum(map(len, day.flights.values()))
+    print(
+        f"{len(day.rows)} rows, {len(day.malformed)} malformed lines, {flights} flights,"
+        f" {sum(map(len, day.landings.values()))} landings: {len(violations)} violations"
+    )
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
