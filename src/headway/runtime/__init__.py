@@ -1,0 +1,1 @@
+"""What users write with and what runs it: the App, the Worker, and the chores."""

@@ -1,0 +1,159 @@
+"""What a handler can say beside "done": each is told to the store in one settlement.
+
+A handler that returns anything else has succeeded, and one that raises anything else has failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.contract.outcomes import Closing
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue
+from headway.core.instant import parse_instant
+from headway.core.naming import check_name
+
+
+class Retry(Exception):
+    """Raised by a handler: this attempt failed, try again.
+
+    Args:
+        reason: for people; recorded as the attempt's error.
+        after: the delay, as "90s" or a timedelta; the kind's backoff if neither is given.
+        at: the moment, as an aware datetime or ISO 8601 with an offset.
+        close: the resolved name of a gate to close for everybody until then.
+
+    Raises:
+        InvalidValue: a value is not understood, or `close` has no end.
+    """
+
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        after: object = None,
+        at: object = None,
+        close: str | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.after_ms, self.until_at = moment("Retry", after=after, at=at)
+        self.close: tuple[Closing, ...] = ()
+        if close is not None:
+            if self.after_ms is None and self.until_at is None:
+                message = f"Retry closes the gate {close!r} without an end"
+                raise InvalidValue(message, hint="give `after` or `at` as well")
+            self.close = (
+                Closing(
+                    gate=check_name("gate", close),
+                    for_ms=self.after_ms,
+                    until_at=self.until_at,
+                    reason=reason,
+                ),
+            )
+
+
+class Dead(Exception):
+    """Raised by a handler: no further attempt is wanted.
+
+    Args:
+        reason: why; the job's reason from then on.
+    """
+
+    def __init__(self, reason: str = "failed") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Snooze:
+    """Returned by a handler: not now; the same attempt is made again later.
+
+    Args:
+        after: the delay, as "5m" or a timedelta.
+        until: the moment, as an aware datetime or ISO 8601 with an offset.
+
+    Raises:
+        InvalidValue: neither or both are given, or one is not understood.
+    """
+
+    __slots__ = ("after_ms", "until_at")
+
+    def __init__(self, *, after: object = None, until: object = None) -> None:
+        self.after_ms, self.until_at = moment("Snooze", after=after, at=until)
+        if self.after_ms is None and self.until_at is None:
+            message = "Snooze does not say for how long"
+            raise InvalidValue(message, hint='give `after="5m"` or `until=` an instant')
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Returned by a handler: go on with this stage of the kind, and its gates."""
+
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Returned by a cascade's handler: this candidate cannot be asked; the next turn begins."""
+
+    reason: str = ""
+
+
+class Running:
+    """Returned by a reconcile handler: the provider still works on it.
+
+    Args:
+        extend: the new time to the deadline from now, as "5m" or a timedelta.
+
+    Raises:
+        InvalidValue: the time is not understood.
+    """
+
+    __slots__ = ("extend_ms",)
+
+    def __init__(self, extend: object) -> None:
+        self.extend_ms = parse_duration(extend)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Returned by a reconcile handler: the provider is through with it.
+
+    Attributes:
+        final: what becomes of the job.
+        body: what the provider said, for the record: any value that JSON can carry.
+        reason: of a dead one.
+    """
+
+    final: Literal["succeeded", "retry", "dead"] = "succeeded"
+    body: object = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Returned by a reconcile handler: the provider cannot say; the deadline decides."""
+
+
+def moment(what: str, *, after: object, at: object) -> tuple[int | None, int | None]:
+    """Reads a delay or a moment.
+
+    Args:
+        what: who asks, for the message.
+        after: a duration or None.
+        at: an instant or None.
+
+    Returns:
+        Milliseconds from now and ms UTC; at most one of them is not None.
+
+    Raises:
+        InvalidValue: both are given, or one is not understood.
+    """
+    if after is not None and at is not None:
+        message = f"{what} has both a delay and a moment"
+        raise InvalidValue(message, hint="give one of them")
+    return (
+        None if after is None else parse_duration(after),
+        None if at is None else parse_instant(at),
+    )

@@ -1,0 +1,354 @@
+"""The job as its handler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+
+from headway.contract.claims import Claimed
+from headway.contract.outcomes import (
+    Closing,
+    GaveBack,
+    HandedOver,
+    KnownAs,
+    Outcome,
+    Verdict,
+)
+from headway.core.duration import parse_duration
+from headway.core.errors import (
+    HandlerCancelled,
+    InvalidValue,
+    LeaseLost,
+    PayloadTooLarge,
+)
+from headway.core.job import MAX_BATCH, MAX_RESULT, NewJob
+from headway.core.naming import check_name
+from headway.runtime.answers import moment
+from headway.runtime.desk import Desk
+
+Stop = Literal["cancel", "lost", "stop"]
+"""Why a handler is told to stop: its job is cancelled, its lease is lost, or its worker stops."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Job:
+    """A run of a job, in its handler.
+
+    Attributes:
+        stop: why the handler is told to stop; None while it is not.
+        handed: whether this run has handed over.
+    """
+
+    # Plain class attributes with a dictionary behind them: most jobs never change one, and making
+    # a job costs a tenth of a microsecond less for each field that is not set.
+    stop: Stop | None = None
+    handed: bool = False
+    _then: tuple[NewJob, ...] = ()
+    _close: tuple[Closing, ...] = ()
+
+    def __init__(self, claimed: Claimed, desk: Desk) -> None:
+        self.claimed = claimed
+        self._desk = desk
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.claimed.id
+
+    @property
+    def run(self) -> int:
+        """The number of this run; it grows with every claim."""
+        return self.claimed.run
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first; a snooze or a hand-back repeats it."""
+        return self.claimed.attempt
+
+    @property
+    def ref(self) -> str:
+        """The reference of this run, `id:run`: under it a signal finds it."""
+        return f"{self.claimed.id}:{self.claimed.run}"
+
+    @property
+    def kind(self) -> str:
+        """The job's kind."""
+        return self.claimed.kind
+
+    @property
+    def stage(self) -> str:
+        """The stage of its kind; empty if it has none."""
+        return self.claimed.stage
+
+    @property
+    def lane(self) -> str:
+        """The lane it waited in."""
+        return self.claimed.lane
+
+    @property
+    def tenant(self) -> str:
+        """For whom it is; empty for nobody in particular."""
+        return self.claimed.tenant
+
+    @property
+    def subject(self) -> str | None:
+        """What it is about."""
+        return self.claimed.subject
+
+    @property
+    def priority(self) -> int:
+        """Smaller first."""
+        return self.claimed.priority
+
+    @property
+    def due_at(self) -> datetime:
+        """When it was due, in UTC."""
+        return _EPOCH + timedelta(milliseconds=self.claimed.due_at)
+
+    @property
+    def permits(self) -> Mapping[str, str]:
+        """The member chosen in each pool, by the pool's name."""
+        return self.claimed.members
+
+    @property
+    def candidate(self) -> str:
+        """Whose turn it is, of a cascade; else empty."""
+        return self.claimed.candidate
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the handler is told to stop, for whatever reason; look at it now and then."""
+        return self.stop is not None
+
+    @property
+    def signal_url(self) -> str | None:
+        """Where the outside world signals this run; None while no server is configured."""
+        base = self._desk.signal_base
+        return None if base is None else f"{base.rstrip('/')}/v1/signals/{quote(self.ref)}"
+
+    @property
+    def sync(self) -> SyncJob:
+        """The same job for handlers that cannot await."""
+        return SyncJob(self, self._desk)
+
+    async def hand_over(self, key: str | None = None, *, timeout: object = "30m") -> None:  # noqa: ASYNC109  (of the hand-over, not of this call)
+        """Says, before the outside world is touched, that a signal will tell the end.
+
+        Once this has returned, no other run of the job is started for this attempt, whatever
+        happens to the worker. What the handler returns or raises then is only recorded, but for
+        Retry, Dead and Snooze.
+
+        Args:
+            key: under which a signal will come; the job's reference if not given.
+            timeout: until its deadline, as "30m" or a timedelta.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+            HandlerCancelled: somebody cancelled the job; do not touch the outside world.
+        """
+        outcome = self.handing_over(key, timeout)
+        self.settled_by(outcome, await self._desk.write(outcome))
+
+    async def offer(self, *, timeout: object = "5m") -> None:  # noqa: ASYNC109  (of the offer, not of this call)
+        """Hands over to the candidate whose turn it is, under the job's reference.
+
+        Args:
+            timeout: until the next candidate's turn.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+            HandlerCancelled: somebody cancelled the job; do not ask the candidate.
+        """
+        await self.hand_over(timeout=timeout)
+
+    async def known_as(self, key: str) -> None:
+        """Adds a key, such as the provider's id, under which signals find this run.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+        """
+        outcome = KnownAs(self.id, self.run, key=check_name("key", key))
+        self.settled_by(outcome, await self._desk.write(outcome))
+
+    async def give_back(self, gate: str) -> None:
+        """Frees one gate before the end.
+
+        Args:
+            gate: its resolved name; for a pool, the pool's.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+        """
+        outcome = GaveBack(self.id, self.run, gate=check_name("gate", gate))
+        self.settled_by(outcome, await self._desk.write(outcome))
+
+    async def progress(self, value: object) -> None:
+        """Shows how far it is; the newest value goes out with the next beat.
+
+        Args:
+            value: anything that JSON can carry.
+
+        Raises:
+            PayloadTooLarge: it is above the limit.
+        """
+        self._desk.note_progress(self.id, self.run, encode("progress", value))
+
+    def then(self, *jobs: NewJob) -> None:
+        """Creates jobs in the same step as this run's next settlement or hand-over.
+
+        They fall if the run fails, is snoozed or handed back: the next run makes them anew.
+
+        Args:
+            jobs: from a kind's `make`.
+
+        Raises:
+            InvalidValue: they are too many for one step.
+        """
+        if len(self._then) + len(jobs) > MAX_BATCH:
+            message = f"{self.kind}: more than {MAX_BATCH} jobs follow from one"
+            raise InvalidValue(message, hint="let one of them make the others")
+        self._then += jobs
+
+    def close(
+        self, gate: str, *, after: object = None, until: object = None, reason: str = ""
+    ) -> None:
+        """Closes a gate for everybody, in the same step as this run's next settlement.
+
+        Args:
+            gate: its resolved name.
+            after: for how long, as "60s" or a timedelta.
+            until: the moment, as an aware datetime or ISO 8601 with an offset.
+            reason: for people.
+
+        Raises:
+            InvalidValue: it has no end, or a value is not understood.
+        """
+        for_ms, until_at = moment("close", after=after, at=until)
+        if for_ms is None and until_at is None:
+            message = f"the gate {gate!r} is closed without an end"
+            raise InvalidValue(message, hint="give `after` or `until`; an operator can close it")
+        self._close += (
+            Closing(gate=check_name("gate", gate), for_ms=for_ms, until_at=until_at, reason=reason),
+        )
+
+    @property
+    def touched(self) -> bool:
+        """Whether its end is more than a plain one."""
+        return self.handed or bool(self._then) or bool(self._close) or self.stop is not None
+
+    def take_follow(self) -> tuple[tuple[NewJob, ...], tuple[Closing, ...]]:
+        """What must follow the next settlement; taken once."""
+        follow = self._then, self._close
+        self._then, self._close = (), ()
+        return follow
+
+    def handing_over(self, key: str | None, timeout: object) -> HandedOver:
+        """The hand-over, with all that must follow it."""
+        timeout_ms = parse_duration(timeout)
+        name = self.ref if key is None else check_name("key", key)
+        then, close = self.take_follow()
+        return HandedOver(self.id, self.run, then, close, key=name, timeout_ms=timeout_ms)
+
+    def settled_by(self, outcome: Outcome, verdict: Verdict) -> None:
+        """Takes note of what the store answered while the handler still runs.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+            HandlerCancelled: the job is not handed over, because somebody cancelled it.
+        """
+        if verdict is Verdict.LOST:
+            self.stop = "lost"
+            message = f"run {self.ref} of kind {self.kind!r} is not live any more"
+            raise LeaseLost(message, hint="stop; another worker may have it")
+        if isinstance(outcome, HandedOver):
+            self.handed = True
+            if verdict is Verdict.CANCELLED:
+                self.stop = "cancel"
+                message = f"job {self.id} is cancelled"
+                raise HandlerCancelled(message, hint="stop before the outside world is touched")
+
+
+class SyncJob:
+    """What a handler in a thread or a process calls instead of awaiting."""
+
+    __slots__ = ("_desk", "_job")
+
+    def __init__(self, job: Job, desk: Desk) -> None:
+        self._job = job
+        self._desk = desk
+
+    def hand_over(self, key: str | None = None, *, timeout: object = "30m") -> None:
+        """As `Job.hand_over`.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+            HandlerCancelled: somebody cancelled the job; do not touch the outside world.
+        """
+        self._write(self._job.handing_over(key, timeout))
+
+    def offer(self, *, timeout: object = "5m") -> None:
+        """As `Job.offer`.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+            HandlerCancelled: somebody cancelled the job; do not ask the candidate.
+        """
+        self.hand_over(timeout=timeout)
+
+    def known_as(self, key: str) -> None:
+        """As `Job.known_as`.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+        """
+        self._write(KnownAs(self._job.id, self._job.run, key=check_name("key", key)))
+
+    def give_back(self, gate: str) -> None:
+        """As `Job.give_back`.
+
+        Raises:
+            LeaseLost: the run is not live any more; nothing was written.
+        """
+        self._write(GaveBack(self._job.id, self._job.run, gate=check_name("gate", gate)))
+
+    def progress(self, value: object) -> None:
+        """As `Job.progress`.
+
+        Raises:
+            PayloadTooLarge: it is above the limit.
+        """
+        job = self._job
+        self._desk.note_progress(job.id, job.run, encode("progress", value))
+
+    def _write(self, outcome: Outcome) -> None:
+        self._job.settled_by(outcome, self._desk.write_from_thread(outcome))
+
+
+def encode(what: str, value: object) -> bytes:
+    """A value as JSON.
+
+    Args:
+        what: what it is, for the message.
+        value: anything that JSON can carry.
+
+    Returns:
+        UTF-8.
+
+    Raises:
+        InvalidValue: JSON cannot carry it.
+        PayloadTooLarge: it is above the limit.
+    """
+    try:
+        data = msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        message = f"the {what} is no value for JSON: {error}"
+        raise InvalidValue(message[:400]) from None
+    if len(data) > MAX_RESULT:
+        message = f"the {what} has {len(data)} bytes"
+        raise PayloadTooLarge(message, hint=f"at most {MAX_RESULT}; store it, keep a reference")
+    return data

@@ -1,0 +1,300 @@
+"""A kind: what an app declares of one sort of work, and the maker of its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from uuid_utils import uuid7
+
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue
+from headway.core.gates.spec import GateSpec, GateUse
+from headway.core.instant import parse_instant
+from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob
+from headway.core.naming import check_name, placeholders, resolve
+from headway.runtime.handler import Handler
+from headway.runtime.kind_options import KindOptions, check_priority, check_template
+from headway.runtime.needs import Needs
+from headway.runtime.timing import Timing
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Kind:
+    """One sort of work: its handlers, its gates, its policy. Calling it calls its first handler.
+
+    Attributes:
+        name: unique in its app.
+        options: what it says of all its jobs.
+        handlers: of each stage; the stage is "" in a kind that has none.
+        asks: the reconcile handler, in a kind that stands for one.
+    """
+
+    def __init__(
+        self,
+        options: KindOptions,
+        fn: Callable[..., Any],
+        *,
+        lanes: Callable[[str], str | None] = lambda _: None,
+        timing: Timing | None = None,
+    ) -> None:
+        """Declares it.
+
+        Args:
+            options: what it says of all its jobs.
+            fn: the handler of its first stage.
+            lanes: tells the lane of another kind, if that is known.
+            timing: the caller's clock, for what expires.
+        """
+        self.name = options.name
+        self.options = options
+        self.reconciled_by: str | None = None
+        self._fn = fn
+        self._lanes = lanes
+        self._timing = timing or Timing()
+        self._first = options.stages[0][0]
+        handler = Handler(self.name, fn, processes=options.processes)
+        self.handlers: dict[str, Handler] = {self._first: handler}
+        self._arguments = handler.arguments
+        names = self._arguments.names
+        self._needs = {
+            stage: Needs(self.name, gates, names, cascade=options.cascade)
+            for stage, gates in options.stages
+        }
+        for what in ("tenant", "subject", "key"):
+            check_template(what, self.name, getattr(options, what), names)
+        self._policy: JobPolicy | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  (whatever the handler takes and returns)
+        """Calls the first handler as a plain function, for its own tests."""
+        return self._fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """The kind by its name."""
+        return f"<Kind {self.name!r}>"
+
+    @property
+    def lane(self) -> str:
+        """Where its jobs wait unless they are sent elsewhere."""
+        return self.options.lane
+
+    @property
+    def gates(self) -> tuple[GateSpec, ...]:
+        """All gates that it names, each once for each time it is named."""
+        return tuple(spec for needs in self._needs.values() for spec in needs.specs)
+
+    @property
+    def policy(self) -> JobPolicy:
+        """What stores keep of its options."""
+        if self._policy is None:
+            self._policy = self._read_policy()
+        return self._policy
+
+    def stage(self, name: str) -> Callable[[Function], Function]:
+        """Makes a function the handler of a further stage.
+
+        Args:
+            name: one of the kind's stages.
+
+        Returns:
+            A decorator that leaves the function as it is. It takes all of the first handler's
+            arguments or some of them.
+
+        Raises:
+            InvalidValue: there is no such stage, it has a handler, or the function needs more.
+        """
+        if name not in self._needs:
+            message = f"the kind {self.name!r} has no stage {name!r}"
+            raise InvalidValue(message, hint=f"it has {', '.join(filter(None, self._needs))}")
+        if name in self.handlers:
+            message = f"the stage {name!r} of {self.name!r} has a handler already"
+            raise InvalidValue(message, hint="each stage has one")
+
+        def add(fn: Function) -> Function:
+            handler = Handler(self.name, fn, processes=self.options.processes, strict=False)
+            more = sorted(handler.arguments.required.difference(self._arguments.names))
+            if more:
+                message = f"the stage {name!r} of {self.name!r} needs an argument {more[0]!r}"
+                raise InvalidValue(message, hint="the first stage's handler must take it too")
+            self.handlers[name] = handler
+            return fn
+
+        return add
+
+    def check_stages(self) -> None:
+        """Lets the kind pass if each of its stages has a handler.
+
+        Raises:
+            InvalidValue: one has none.
+        """
+        for name in self._needs:
+            if name not in self.handlers:
+                message = f"the stage {name!r} of {self.name!r} has no handler"
+                raise InvalidValue(message, hint=f"decorate one with @{self.name}.stage({name!r})")
+
+    def reconciled_by_kind(self, name: str) -> None:
+        """Names the kind that asks the provider about its jobs."""
+        self.reconciled_by = name
+        self._policy = None
+
+    def make(  # noqa: PLR0913  (the options of a send, all by name)
+        self,
+        *,
+        due: object = None,
+        priority: int | None = None,
+        lane: str | None = None,
+        tenant: str | None = None,
+        subject: str | None = None,
+        key: str | None = None,
+        expires: object = None,
+        job_id: str | None = None,
+        candidates: Sequence[str] | None = None,
+        **arguments: object,
+    ) -> NewJob:
+        """Makes a job to be sent, or to follow from another.
+
+        Args:
+            due: an aware datetime or ISO 8601 with an offset; now if not given.
+            priority: smaller first.
+            lane: where it waits.
+            tenant: for whom it is.
+            subject: what it is about.
+            key: makes the enqueue idempotent within the tenant.
+            expires: how long after it is due it may still start, as "1h" or a timedelta.
+            job_id: a UUID; a new one if not given.
+            candidates: of a cascade, in the order to be asked.
+            arguments: of the handler.
+
+        Returns:
+            The job; nothing is stored yet.
+
+        Raises:
+            InvalidArguments: the handler's annotations refuse the arguments.
+            PayloadTooLarge: the arguments are above the limit.
+            InvalidValue: an option is unusable, or a gate's name cannot be resolved.
+        """
+        options, needs = self.options, self._needs[self._first]
+        args, values = self._arguments.check(arguments)
+        where = options.lane if lane is None else check_name("lane", lane)
+        known = _Known(self.name, where, values)
+        whom = known.take("tenant", options.tenant, tenant, empty=True) or ""
+        due_at = None if due is None else parse_instant(due)
+        self._check_candidates(candidates)
+        return NewJob(
+            id=str(uuid7()) if job_id is None else job_id,
+            kind=self.name,
+            lane=where,
+            tenant=whom,
+            subject=known.take("subject", options.subject, subject),
+            stage=self._first,
+            args=args,
+            priority=options.priority if priority is None else check_priority(priority),
+            due_at=due_at,
+            expires_at=self._expires_at(due_at, expires),
+            key=known.take("key", options.key, key),
+            gates=needs.uses(known.all()) if needs.fixed is None else needs.fixed,
+            policy=self.policy,
+            candidates=() if candidates is None else tuple(candidates),
+        )
+
+    def uses(self, stage: str, lane: str, tenant: str, args: bytes) -> tuple[GateUse, ...]:
+        """What a stored job asks for at one of the kind's stages.
+
+        Args:
+            stage: one of them.
+            lane: the job's.
+            tenant: the job's.
+            args: the job's, a JSON object.
+
+        Returns:
+            The gates with their names resolved, in the order declared.
+
+        Raises:
+            InvalidValue: there is no such stage, or a name cannot be resolved.
+            InvalidArguments: the handler's annotations refuse the arguments.
+        """
+        if stage not in self._needs:
+            message = f"the kind {self.name!r} has no stage {stage!r}"
+            raise InvalidValue(message, hint=f"it has {', '.join(filter(None, self._needs))}")
+        needs = self._needs[stage]
+        if needs.fixed is not None:
+            return needs.fixed
+        known = _Known(self.name, lane, self._arguments.values(args))
+        known.tenant = tenant
+        return needs.uses(known.all())
+
+    def takes(self, names: Sequence[str]) -> bool:
+        """Whether its handler can be called with these arguments and no others."""
+        arguments = self._arguments
+        return arguments.open or (
+            arguments.required.issubset(names) and set(names).issubset(arguments.names)
+        )
+
+    def _check_candidates(self, candidates: Sequence[str] | None) -> None:
+        if (candidates is not None) == self.options.cascade:
+            return
+        if self.options.cascade:
+            message = f"{self.name}: a cascade needs candidates"
+            raise InvalidValue(message, hint="pass candidates=[...], in the order to be asked")
+        message = f"{self.name}: candidates were given, but the kind is no cascade"
+        raise InvalidValue(message, hint="declare it with cascade=True")
+
+    def _expires_at(self, due_at: int | None, expires: object) -> int | None:
+        span_ms = self.options.expires_ms if expires is None else parse_duration(expires)
+        if span_ms is None:
+            return None
+        return (self._timing.wall_at() if due_at is None else due_at) + span_ms
+
+    def _read_policy(self) -> JobPolicy:
+        options = self.options
+        follow = None
+        if options.on_final is not None:
+            follow = FollowUp(
+                kind=options.on_final,
+                lane=self._lanes(options.on_final),
+                states=options.on_final_states,
+            )
+        policy = JobPolicy(
+            retry=options.retry,
+            timeout_ms=options.timeout_ms,
+            start_within_ms=options.start_within_ms,
+            on_deadline=options.on_deadline,
+            reconcile=self.reconciled_by,
+            reconcile_within_ms=options.reconcile_within_ms,
+            on_final=follow,
+            keep_ms=options.keep_ms,
+            key_for_ms=options.key_for_ms,
+            cascade=options.cascade,
+        )
+        # The very same object, so that stores see at once that nothing is special.
+        return DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
+
+
+class _Known:
+    """The values that a job's names may be made of."""
+
+    __slots__ = ("kind", "lane", "tenant", "values")
+
+    def __init__(self, kind: str, lane: str, values: Mapping[str, object]) -> None:
+        self.kind = kind
+        self.lane = lane
+        self.tenant = ""
+        self.values = values
+
+    def all(self) -> Mapping[str, object]:
+        return {**self.values, "tenant": self.tenant, "lane": self.lane, "kind": self.kind}
+
+    def take(
+        self, what: str, template: str | None, given: str | None, *, empty: bool = False
+    ) -> str | None:
+        """The name that was given, else the template filled."""
+        if given is not None:
+            name = check_name(what, given, empty=empty)
+        elif template is None or not placeholders(template):
+            name = template
+        else:
+            name = resolve(template, self.all(), what=what)
+        if what == "tenant":
+            self.tenant = name or ""
+        return name

@@ -1,0 +1,209 @@
+"""What a kind says of all its jobs, as users write it and as it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypedDict
+
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue
+from headway.core.gates.spec import GateNeed, GateSpec
+from headway.core.job import DAY_MS, DEFAULT_POLICY, DEFAULT_PRIORITY, MAX_PRIORITY
+from headway.core.naming import ALWAYS_KNOWN, check_name, placeholders
+from headway.core.retry import RetryPolicy
+from headway.core.state import FINAL, State
+
+Gates = Sequence[GateSpec | GateNeed]
+
+
+class Named(Protocol):
+    """A kind, where its name is enough."""
+
+    @property
+    def name(self) -> str:
+        """The kind's name."""
+        ...
+
+
+class JobOptions(TypedDict, total=False):
+    """The options of `@app.job`.
+
+    Attributes:
+        name: of the kind; the function's name if not given.
+        lane: where its jobs wait.
+        gates: what each job must pass, in this order; each a gate or what its `take` returns.
+        stages: instead of `gates`: each stage's name with its gates; the first one begins.
+        priority: 0 to 4294967295, smaller first.
+        retry: a `Backoff`.
+        timeout: how long a handler may run.
+        start_within: a job with gates that is not started by then is handed back.
+        expires: a job that has not started so long after its due time becomes dead.
+        subject: a template over arguments: what a job is about.
+        tenant: a template over arguments: for whom a job is.
+        key: a template over arguments: makes the enqueue idempotent.
+        on_deadline: what an unanswered hand-over becomes: "dead" or "retry".
+        reconcile: asks the provider what became of a job that awaits too long.
+        reconcile_within: how long that may take before the deadline decides.
+        on_final: the kind of a job that is created in the step in which a job ends.
+        on_final_states: in which ends; only "dead" if not given.
+        keep: how long a final job is kept.
+        key_for: how long its key lives after the end.
+        cascade: whether a job is offered to one candidate after another.
+        processes: whether the handler runs in a process of its own.
+    """
+
+    name: str
+    lane: str
+    gates: Gates
+    stages: Mapping[str, Gates]
+    priority: int
+    retry: RetryPolicy
+    timeout: object
+    start_within: object
+    expires: object
+    subject: str
+    tenant: str
+    key: str
+    on_deadline: Literal["dead", "retry"]
+    reconcile: Callable[..., Any]
+    reconcile_within: object
+    on_final: Named | str
+    on_final_states: Sequence[str]
+    keep: object
+    key_for: object
+    cascade: bool
+    processes: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KindOptions:
+    """The same, read: durations in milliseconds, templates checked for what stands in them."""
+
+    name: str
+    lane: str = "main"
+    stages: tuple[tuple[str, Gates], ...] = (("", ()),)
+    priority: int = DEFAULT_PRIORITY
+    retry: RetryPolicy = DEFAULT_POLICY.retry
+    timeout_ms: int | None = None
+    start_within_ms: int = 1_000
+    expires_ms: int | None = None
+    subject: str | None = None
+    tenant: str = ""
+    key: str | None = None
+    on_deadline: Literal["dead", "retry"] = "dead"
+    reconcile_within_ms: int = 300_000
+    on_final: str | None = None
+    on_final_states: tuple[State, ...] = (State.DEAD,)
+    keep_ms: int = 7 * DAY_MS
+    key_for_ms: int = 7 * DAY_MS
+    cascade: bool = False
+    processes: bool = False
+
+
+def read_options(name: str, options: JobOptions) -> KindOptions:
+    """Reads the options of `@app.job`.
+
+    Args:
+        name: of the function.
+        options: as written.
+
+    Returns:
+        The options with their defaults.
+
+    Raises:
+        InvalidValue: one is unknown or unusable.
+    """
+    kind = check_name("kind", options.get("name", name))
+    unknown = sorted(options.keys() - JobOptions.__annotations__.keys())
+    if unknown:
+        message = f"the kind {kind!r} has an unknown option {unknown[0]!r}"
+        raise InvalidValue(message, hint=f"options are {', '.join(JobOptions.__annotations__)}")
+    on_final = options.get("on_final")
+    on_deadline = options.get("on_deadline", "dead")
+    if on_deadline not in {"dead", "retry"}:
+        message = f"on_deadline of {kind!r} is {on_deadline!r}"
+        raise InvalidValue(message, hint='"dead" or "retry"')
+    timeout, expires = options.get("timeout"), options.get("expires")
+    return KindOptions(
+        name=kind,
+        lane=check_name("lane", options.get("lane", "main")),
+        stages=_stages(kind, options),
+        priority=check_priority(options.get("priority", DEFAULT_PRIORITY)),
+        retry=_retry(kind, options.get("retry", DEFAULT_POLICY.retry)),
+        timeout_ms=None if timeout is None else parse_duration(timeout),
+        start_within_ms=parse_duration(options.get("start_within", "1s")),
+        expires_ms=None if expires is None else parse_duration(expires),
+        subject=options.get("subject"),
+        tenant=options.get("tenant", ""),
+        key=options.get("key"),
+        on_deadline=on_deadline,
+        reconcile_within_ms=parse_duration(options.get("reconcile_within", "5m")),
+        on_final=on_final if on_final is None or isinstance(on_final, str) else on_final.name,
+        on_final_states=_states(kind, options.get("on_final_states", ("dead",))),
+        keep_ms=parse_duration(options.get("keep", "7d")),
+        key_for_ms=parse_duration(options.get("key_for", "7d")),
+        cascade=options.get("cascade", False),
+        processes=options.get("processes", False),
+    )
+
+
+def check_priority(priority: object) -> int:
+    """Lets a priority pass.
+
+    Raises:
+        InvalidValue: it is no whole number from 0 to 4294967295.
+    """
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        message = f"priority must be a whole number, not {priority!r:.80}"
+        raise InvalidValue(message)
+    if not 0 <= priority <= MAX_PRIORITY:
+        message = f"priority is {priority}"
+        raise InvalidValue(message, hint=f"from 0 (first) to {MAX_PRIORITY}")
+    return priority
+
+
+def check_template(what: str, kind: str, template: object, names: Sequence[str]) -> None:
+    """Lets a template pass whose placeholders are arguments of the kind.
+
+    Raises:
+        InvalidValue: one is not.
+    """
+    if template is None:
+        return
+    if not isinstance(template, str):
+        message = f"the {what} of {kind!r} must be a text, not {template!r:.80}"
+        raise InvalidValue(message)
+    for field in placeholders(template):
+        if field not in names and field not in ALWAYS_KNOWN:
+            message = f"the {what} {template!r} needs an argument {field!r}, which {kind!r} lacks"
+            raise InvalidValue(message, hint=f"add the parameter, or correct the {what}")
+
+
+def _stages(kind: str, options: JobOptions) -> tuple[tuple[str, Gates], ...]:
+    stages = options.get("stages")
+    if stages is None:
+        return (("", tuple(options.get("gates", ()))),)
+    if options.get("gates"):
+        message = f"the kind {kind!r} has gates beside its stages"
+        raise InvalidValue(message, hint="name each stage's gates in `stages`")
+    if not stages:
+        message = f"the kind {kind!r} has no stages"
+        raise InvalidValue(message, hint="name at least one, or leave `stages` out")
+    return tuple((check_name("stage", name), tuple(gates)) for name, gates in stages.items())
+
+
+def _retry(kind: str, retry: object) -> RetryPolicy:
+    if not isinstance(retry, RetryPolicy):
+        message = f"retry of {kind!r} is {retry!r:.80}"
+        raise InvalidValue(message, hint="give a Backoff(...)")
+    return retry
+
+
+def _states(kind: str, states: Sequence[str]) -> tuple[State, ...]:
+    names = {str(state): state for state in FINAL}
+    for state in states:
+        if isinstance(states, str) or state not in names:
+            message = f"on_final_states of {kind!r} is {states!r:.80}"
+            raise InvalidValue(message, hint=f"some of {', '.join(sorted(names))}")
+    return tuple(names[state] for state in states)
