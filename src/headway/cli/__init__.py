@@ -1,0 +1,1 @@
+"""The `headway` command: the composition root of the engine."""

@@ -1,0 +1,133 @@
+"""Operator's moves on jobs: those named, or all that fit a filter."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import typer
+
+from headway.cli.exits import NO
+from headway.cli.options import PAGE, JobFilter
+from headway.cli.progress import Meter, progress
+from headway.cli.session import Session
+from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
+from headway.contract.store import Store
+from headway.core.errors import InvalidValue
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Move:
+    """What is to be done, by whom and why."""
+
+    verb: Verb
+    edit: Edit
+    author: str
+    reason: str
+
+    async def on(self, store: Store, ids: Sequence[str]) -> list[ActReply]:
+        """Does it on up to 1000 jobs; answers in the order of the ids."""
+        return await store.act(
+            ActRequest(
+                request=str(uuid.uuid4()),
+                ids=tuple(ids),
+                verb=self.verb,
+                edit=self.edit,
+                author=self.author,
+                reason=self.reason,
+            )
+        )
+
+
+def move_jobs(
+    session: Session, move: Move, ids: Sequence[str], wanted: JobFilter, *, yes: bool
+) -> None:
+    """Does a move on the jobs named, or else on all that fit the filter, and tells the outcome.
+
+    Args:
+        session: of the command.
+        move: what.
+        ids: the jobs; empty to go by the filter.
+        wanted: the filter, with the states that the move applies to.
+        yes: whether to act on what fits a filter without asking.
+
+    Raises:
+        InvalidValue: neither or both were given, or nobody could be asked.
+        Exit: with code 1, a job that was named is unknown or refused the move.
+    """
+    by_filter = wanted.names_something
+    if ids and by_filter:
+        message = "jobs were named, and a filter as well"
+        raise InvalidValue(message, hint="give ids, or options such as --lane")
+    if not ids and not by_filter:
+        message = f"no job to {move.verb} was named"
+        raise InvalidValue(message, hint="give ids, or options such as --lane")
+    if ids:
+        replies = session.with_store(lambda store: _on_ids(store, move, ids))
+        _tell(session, Counter(reply.answer for reply in replies), replies)
+        if any(reply.answer in {Acted.REFUSED, Acted.UNKNOWN} for reply in replies):
+            raise typer.Exit(NO)
+        return
+    _ask_first(session, move, wanted, yes=yes)
+    with progress(session.terminal, f"{move.verb} jobs") as meter:
+        counts = session.with_store(lambda store: _on_filter(store, move, wanted, meter))
+    _tell(session, counts, None)
+
+
+async def _on_ids(store: Store, move: Move, ids: Sequence[str]) -> list[ActReply]:
+    replies: list[ActReply] = []
+    for start in range(0, len(ids), PAGE):
+        replies += await move.on(store, ids[start : start + PAGE])
+    return replies
+
+
+async def _on_filter(store: Store, move: Move, wanted: JobFilter, meter: Meter) -> Counter[Acted]:
+    counts: Counter[Acted] = Counter()
+    async for page in wanted.pages(store):
+        if page.rows:
+            replies = await move.on(store, [job.id for job in page.rows])
+            counts.update(reply.answer for reply in replies)
+            meter(counts.total())
+    return counts
+
+
+def _ask_first(session: Session, move: Move, wanted: JobFilter, *, yes: bool) -> None:
+    if yes:
+        return
+    first = session.ask(wanted.query())
+    number = f"{len(first.rows)}" if first.cursor is None else f"{len(first.rows)} or more"
+    if not session.terminal.confirmed(f"{move.verb} {number} jobs?"):
+        message = f"to {move.verb} {number} jobs, somebody has to agree"
+        raise InvalidValue(message, hint="answer y, or give --yes")
+
+
+def _tell(session: Session, counts: Counter[Acted], replies: list[ActReply] | None) -> None:
+    if session.json:
+        document: dict[str, object] = {answer.value: counts[answer] for answer in Acted}
+        if replies is not None:
+            document["jobs"] = [
+                {"id": one.id, "answer": one.answer.value, "state": one.state} for one in replies
+            ]
+        session.terminal.document(document)
+        return
+    for one in replies or []:
+        session.terminal.line(f"{one.id}  {_WORDS[one.answer]}{_state(one)}")
+    if replies is None or len(replies) > 1:
+        said = ", ".join(f"{counts[answer]} {answer}" for answer in Acted if counts[answer])
+        session.terminal.line(said or "no jobs fit")
+
+
+_WORDS = {
+    Acted.DONE: "done",
+    Acted.ASKED: "asked: it ends when its run or its deadline says so",
+    Acted.REFUSED: "refused",
+    Acted.UNKNOWN: "unknown",
+}
+
+
+def _state(reply: ActReply) -> str:
+    if reply.state is None:
+        return ""
+    return f": the job is {reply.state}" if reply.answer is Acted.REFUSED else f", {reply.state}"

@@ -1,0 +1,88 @@
+"""The decorator that makes a function a command: every command takes --store and --json."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec, cast
+
+import typer
+
+from headway.cli.everywhere import JSON, STORE, Told
+from headway.cli.session import Session
+
+Options = ParamSpec("Options")
+Function = Callable[Concatenate[Session, Options], None]
+
+_SECTION = re.compile(r"\n\s*\n(Args|Raises|Returns):\n")
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def new_command() -> typer.Typer:
+    """An empty command, or group of commands, for `command` to fill."""
+    return typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+def command(
+    app: typer.Typer, name: str | None = None, *, default: bool = False
+) -> Callable[[Function[Options]], Function[Options]]:
+    """Makes a function a command of `app`.
+
+    Args:
+        app: from `new_command`.
+        name: of a group's member; None for a file's only command.
+        default: it is what the group does when no member is named.
+
+    Returns:
+        A decorator that leaves the function as it is. The function's first parameter is the
+        session, the others are its arguments and options; one whose type is a dataclass stands
+        for that dataclass's fields. Its docstring, up to its sections, is the help.
+    """
+
+    def decorate(function: Function[Options]) -> Function[Options]:
+        bound = _bound(function)
+        text = _SECTION.split(inspect.getdoc(function) or "")[0]
+        if default:
+            app.callback(invoke_without_command=True, help=text)(bound)
+        else:
+            app.command(name, help=text)(bound)
+        return function
+
+    return decorate
+
+
+def _bound(function: Function[Options]) -> Callable[..., None]:
+    """The function as typer sees it: no session and no dataclasses, but --store and --json."""
+    _, *taken = inspect.signature(function, eval_str=True).parameters.values()
+    kinds: dict[str, type] = {one.name: one.annotation for one in taken}
+    groups = {name: _fields(kind) for name, kind in kinds.items() if is_dataclass(kind)}
+
+    @wraps(function)
+    def bound(context: typer.Context, store: str | None, json: bool, **values: object) -> None:
+        before = context.obj if isinstance(context.obj, Told) else Told()
+        told = context.obj = before.also(store=store, json=json)
+        if context.invoked_subcommand is not None:
+            return
+        for one in taken:
+            if one.name in groups:
+                fields = {field.name: values.pop(field.name) for field in groups[one.name]}
+                values[one.name] = one.annotation(**fields)
+        session = Session(store=told.store, json=told.json)
+        cast("Callable[..., None]", function)(session, **values)
+
+    parameters = [
+        inspect.Parameter("context", _KEYWORD, annotation=typer.Context),
+        *(part.replace(kind=_KEYWORD) for one in taken for part in groups.get(one.name, [one])),
+        inspect.Parameter("store", _KEYWORD, annotation=STORE, default=None),
+        inspect.Parameter("json", _KEYWORD, annotation=JSON, default=False),
+    ]
+    bound.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  (read by inspect)
+    bound.__annotations__ = {one.name: one.annotation for one in parameters}
+    return bound
+
+
+def _fields(group: Callable[..., object]) -> list[inspect.Parameter]:
+    return list(inspect.signature(group, eval_str=True).parameters.values())

@@ -1,0 +1,59 @@
+"""`headway jobs`: the jobs that fit a filter."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headway.cli.command import command, new_command
+from headway.cli.options import PAGE, JobFilter
+from headway.cli.records import job_record
+from headway.cli.session import Session
+from headway.contract.views import JobView
+
+app = new_command()
+
+_COLUMNS = ("ID", "KIND", "LANE", "TENANT", "SUBJECT", "STATE", "DUE", "TRY", "REASON")
+
+
+@command(app)
+def jobs(
+    session: Session,
+    wanted: JobFilter,
+    limit: Annotated[int, typer.Option(min=1, max=PAGE, help="At most so many.")] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
+    newest: Annotated[bool, typer.Option("--newest", help="Newest arrival first.")] = False,
+) -> None:
+    """Lists jobs, oldest arrival first.
+
+    Keys and subjects belong to a tenant: without --tenant they are looked for among the jobs of
+    nobody in particular. With --json: {"jobs": [...], "cursor": ...}, the cursor null at the end;
+    the fields are those of `headway export`.
+    """
+    page = session.ask(wanted.query(limit=limit, cursor=cursor, newest=newest))
+    if session.json:
+        listed = [job_record(job) for job in page.rows]
+        session.terminal.document({"jobs": listed, "cursor": page.cursor})
+        return
+    session.terminal.table(
+        _COLUMNS,
+        [_row(session, job) for job in page.rows],
+        empty="no jobs among those looked at" if page.cursor else "no jobs",
+    )
+    if page.cursor is not None:
+        session.terminal.remark(f"there may be more: --cursor {page.cursor}", "dim")
+
+
+def _row(session: Session, job: JobView) -> list[str]:
+    return [
+        job.id,
+        job.kind,
+        job.lane,
+        job.tenant,
+        job.subject or "",
+        job.shown,
+        session.clock.at(job.due_at),
+        str(job.attempt),
+        (job.reason or job.error)[:60],
+    ]

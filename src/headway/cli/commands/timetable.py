@@ -1,0 +1,125 @@
+"""`headway timetable`: what recurs, and when it fires next."""
+
+from __future__ import annotations
+
+from typing import Annotated, assert_never
+
+import typer
+
+from headway.cli.command import command, new_command
+from headway.cli.defining import define
+from headway.cli.options import Signed
+from headway.cli.records import Record, record
+from headway.cli.session import Session
+from headway.contract.definitions import EnableEntry
+from headway.contract.store import Store
+from headway.contract.views import EntryView, StatsQuery, TimetableQuery
+from headway.core.duration import format_duration
+from headway.core.errors import UnknownEntry
+from headway.core.timetable.fires import next_fires
+from headway.core.timetable.schedule import At, Cron, Every, Schedule
+
+app = new_command()
+
+EntryName = Annotated[str, typer.Argument(metavar="ENTRY", help="The entry's name.")]
+NEXT = 3
+"""Fires that the listing tells in JSON."""
+
+
+@command(app, default=True)
+def timetable(session: Session) -> None:
+    """Lists the entries with their next fire.
+
+    With --json: {"entries": [...]}, each with its next three fires.
+    """
+    entries, now = session.with_store(_entries)
+    if session.json:
+        rows = [_entry_record(entry, now, NEXT) for entry in entries]
+        session.terminal.document({"entries": rows})
+        return
+    session.terminal.table(
+        ["ENTRY", "WHEN", "KIND", "LANE", "NEXT", "LAST", "OVERLAP", "MISFIRE", "FOLDED", ""],
+        [_row(session, entry, now) for entry in entries],
+        empty="no entries: they come with the App that declares them",
+    )
+
+
+@command(app, "next")
+def next_(
+    session: Session,
+    name: EntryName,
+    n: Annotated[int, typer.Argument(min=1, max=10_000, help="How many.")] = 10,
+) -> None:
+    """Tells the next fires of an entry, on your clock and on its own.
+
+    Raises:
+        UnknownEntry: there is no entry of that name.
+    """
+    entries, now = session.with_store(_entries)
+    entry = next((one for one in entries if one.spec.name == name), None)
+    if entry is None:
+        message = f"there is no entry {name!r}"
+        raise UnknownEntry(message, hint="headway timetable lists them")
+    fires = next_fires(entry.spec.schedule, now, n)
+    if session.json:
+        session.terminal.document({"entry": name, "next": fires})
+        return
+    session.terminal.table(
+        ["FIRES", "IN"],
+        [(session.clock.at(at), format_duration(at - now)) for at in fires],
+        empty="it never fires again",
+    )
+    if not entry.spec.enabled:
+        session.terminal.remark(f"{name} is switched off: none of these will happen", "yellow")
+
+
+@command(app, "enable")
+def enable(session: Session, name: EntryName, signed: Signed) -> None:
+    """Switches an entry on."""
+    define(session, EnableEntry(name=name, enabled=True), signed, done=f"{name} is on")
+
+
+@command(app, "disable")
+def disable(session: Session, name: EntryName, signed: Signed) -> None:
+    """Switches an entry off; its queued fires fall."""
+    define(session, EnableEntry(name=name, enabled=False), signed, done=f"{name} is off")
+
+
+async def _entries(store: Store) -> tuple[tuple[EntryView, ...], int]:
+    return await store.read(TimetableQuery()), (await store.read(StatsQuery())).now
+
+
+def _entry_record(entry: EntryView, now: int, n: int) -> Record:
+    fields = record(entry)
+    fields["schedule"] = _words(entry.spec.schedule)
+    fields["next"] = next_fires(entry.spec.schedule, now, n) if entry.spec.enabled else []
+    return fields
+
+
+def _row(session: Session, entry: EntryView, now: int) -> list[str]:
+    spec = entry.spec
+    fires = next_fires(spec.schedule, now, 1) if spec.enabled else []
+    return [
+        spec.name,
+        _words(spec.schedule),
+        spec.job.kind,
+        spec.job.lane,
+        session.clock.around(fires[0] if fires else None, now),
+        session.clock.at(entry.last_fired),
+        spec.overlap,
+        spec.misfire,
+        str(entry.folded),
+        "" if spec.enabled else "off",
+    ]
+
+
+def _words(schedule: Schedule) -> str:
+    match schedule:
+        case Cron(expr=expr, tz=tz):
+            return f"cron: {expr} ({tz})"
+        case Every(interval_ms=interval_ms):
+            return f"every {format_duration(interval_ms, parts=6)}"
+        case At(time=time, tz=tz, days=days):
+            return f"at {time} {days} ({tz})"
+        case _:
+            assert_never(schedule)

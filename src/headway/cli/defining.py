@@ -1,0 +1,57 @@
+"""Changing definitions from the command line: one step, on the trail with who and why."""
+
+from __future__ import annotations
+
+from headway.cli.moments import optional_moment
+from headway.cli.options import Signed
+from headway.cli.session import Session
+from headway.contract.definitions import CloseGate, DefineRequest, Item
+from headway.contract.store import Store
+
+
+def define(session: Session, item: Item, signed: Signed, *, done: str) -> None:
+    """Makes one change and says so.
+
+    Args:
+        session: of the command.
+        item: the change.
+        signed: who and why.
+        done: the line to print afterwards.
+    """
+
+    async def work(store: Store) -> int:
+        return await store.define(_request(session, item, signed))
+
+    _tell(session, session.with_store(work), done)
+
+
+def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> None:
+    """Closes any gate, for good or until a moment, and says until when.
+
+    Args:
+        session: of the command.
+        gate: its name.
+        until: when it opens by itself, as given; None for never.
+        signed: who and why.
+    """
+    moment = optional_moment("--until", until)
+
+    async def work(store: Store) -> tuple[int, int | None]:
+        until_at = None if moment is None else await moment.resolved(store)
+        item = CloseGate(name=gate, until_at=until_at, reason=signed.reason)
+        return await store.define(_request(session, item, signed)), until_at
+
+    revision, until_at = session.with_store(work)
+    when = f"until {session.clock.at(until_at)}" if until_at is not None else "until it is opened"
+    _tell(session, revision, f"{gate} is closed {when}", closed_until=until_at)
+
+
+def _request(session: Session, item: Item, signed: Signed) -> DefineRequest:
+    return DefineRequest(items=(item,), author=session.author(signed.author), reason=signed.reason)
+
+
+def _tell(session: Session, revision: int, done: str, **more: object) -> None:
+    if session.json:
+        session.terminal.document({"revision": revision, **more})
+    else:
+        session.terminal.line(done)

@@ -1,0 +1,62 @@
+"""Failures: one line on standard error, a hint, and an exit code; never a traceback unasked."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import typer
+
+from headway.cli.exits import BUG, CALLER, exit_code
+from headway.cli.json_text import to_json
+from headway.cli.printable import printable, printable_json
+from headway.core.errors import HeadwayError
+
+DEBUG = "HEADWAY_DEBUG"
+
+
+def report(error: Exception, *, json: bool) -> int:
+    """Tells what failed, on standard error.
+
+    Args:
+        error: of the error tree, of the command line's parser, or a bug.
+        json: one JSON document `{"error": {"code", "message", "hint"}}` in place of the line.
+
+    Returns:
+        The exit code of the error's branch.
+    """
+    if os.environ.get(DEBUG):
+        traceback.print_exception(error, file=sys.stderr)
+    code, message, hint = _told(error)
+    if json:
+        document = {"error": {"code": code, "message": message, "hint": hint}}
+        typer.echo(printable_json(to_json(document).decode()), err=True)
+    else:
+        line = f"{message} ({hint})" if hint else message
+        typer.echo(f"headway: {printable(line)}", err=True)
+    if isinstance(error, HeadwayError):
+        return exit_code(error)
+    return CALLER if isinstance(error, typer.TyperException) else BUG
+
+
+def _told(error: Exception) -> tuple[str, str, str]:
+    if isinstance(error, HeadwayError):
+        return error.code, error.message, error.hint
+    if isinstance(error, typer.TyperException):
+        return "usage", _usage(error), _where_to_look(error)
+    message = f"unexpected {type(error).__name__}: {error}"
+    return "bug", message, f"a bug in Headway; set {DEBUG}=1 to see where"
+
+
+def _usage(error: typer.TyperException) -> str:
+    text = " ".join(error.format_message().split()).rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _where_to_look(error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    if not isinstance(context, typer.Context):
+        path = getattr(context, "command_path", "headway")
+        return f"see {path} --help"
+    return f"see {context.command_path} --help"

@@ -1,0 +1,50 @@
+"""The `headway` command: parses, runs one command, and turns what fails into an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer.main import get_command
+
+from headway.cli.catalogue import Catalogue
+from headway.cli.everywhere import JSON, STORE, Told
+from headway.cli.exits import DONE, INTERRUPTED
+from headway.cli.failures import report
+
+root = typer.Typer(name="headway", cls=Catalogue, rich_markup_mode=None)
+
+
+@root.callback(invoke_without_command=True)
+def headway(context: typer.Context, store: STORE = None, json: JSON = False) -> None:
+    """Dispatches work when it is due, within the limits that the real world sets."""
+    context.obj = Told(store=store, json=json)
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def call(arguments: Sequence[str]) -> int:
+    """Runs one command.
+
+    Args:
+        arguments: of the command line, without the program's name.
+
+    Returns:
+        The exit code; all that failed has been told on standard error.
+    """
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    try:
+        code = get_command(root).main(
+            args=list(arguments), prog_name="headway", standalone_mode=False
+        )
+    except (typer.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001  (the last boundary: nothing above it can tell)
+        return report(error, json="--json" in options)
+    return code if isinstance(code, int) else DONE
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(call(sys.argv[1:]))

@@ -1,0 +1,93 @@
+"""Options that several commands share, in groups that a command takes whole."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView, Page
+from headway.core.state import State
+
+PAGE = 1_000
+"""Jobs of one request: the most that the contract allows."""
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before acting on many.")]
+AppName = Annotated[
+    str | None,
+    typer.Option("--app", metavar="APP", help="The file or module[:name] of your App."),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(help='Open again by itself: "20m" from now, or an instant with its offset.'),
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signed:
+    """Who does it and why, for the trail."""
+
+    author: Annotated[
+        str | None, typer.Option(help="Who does it; else HEADWAY_AUTHOR or your login name.")
+    ] = None
+    reason: Annotated[str, typer.Option(help="Why, for the trail.", show_default=False)] = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFilter:
+    """Which jobs; what is None stands for any."""
+
+    lane: Annotated[str | None, typer.Option(help="Only of this lane.")] = None
+    tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None
+    kind: Annotated[str | None, typer.Option(help="Only of this kind.")] = None
+    state: Annotated[
+        list[State] | None, typer.Option(help="Only in this state; may be repeated.")
+    ] = None
+    subject: Annotated[str | None, typer.Option(help="Only about this.")] = None
+    key: Annotated[str | None, typer.Option(help="Only the job that has this key.")] = None
+
+    @property
+    def names_something(self) -> bool:
+        """Whether anything but a state is asked for."""
+        return any(
+            one is not None for one in (self.lane, self.tenant, self.kind, self.subject, self.key)
+        )
+
+    def query(
+        self,
+        *,
+        limit: int = PAGE,
+        cursor: str | None = None,
+        runs: bool = False,
+        newest: bool = False,
+    ) -> JobsQuery:
+        """The question for one page of these jobs."""
+        tenant = self.tenant
+        if tenant is None and (self.key is not None or self.subject is not None):
+            # Keys and subjects are those of a tenant; nobody in particular is one as well.
+            tenant = ""
+        return JobsQuery(
+            lane=self.lane,
+            tenant=tenant,
+            kind=self.kind,
+            states=tuple(self.state or ()),
+            subject=self.subject,
+            key=self.key,
+            limit=limit,
+            cursor=cursor,
+            runs=runs,
+            newest=newest,
+        )
+
+    async def pages(self, store: Store, *, runs: bool = False) -> AsyncIterator[Page[JobView]]:
+        """All of these jobs, page after page, oldest arrival first; each page is a snapshot."""
+        cursor: str | None = None
+        while True:
+            page = await store.read(self.query(cursor=cursor, runs=runs))
+            yield page
+            cursor = page.cursor
+            if cursor is None:
+                return

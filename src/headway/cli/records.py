@@ -1,0 +1,56 @@
+"""The JSON form of what a store answers: the fields of the contract's views, by their own names."""
+
+from __future__ import annotations
+
+from dataclasses import Field
+from typing import Any, ClassVar, Protocol, cast
+
+import msgspec
+
+from headway.cli.json_text import embedded_json
+from headway.contract.views import JobView, LaneView
+
+Record = dict[str, object]
+
+
+class View(Protocol):
+    """Any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+def record(view: View) -> Record:
+    """The record of any view.
+
+    Args:
+        view: a record of the contract.
+
+    Returns:
+        Its fields. Instants are milliseconds since 1970 UTC, spans carry their unit in their
+        name, and fields of JSON (arguments, result, progress) stand as that JSON.
+    """
+    fields = cast("Record", _embedded(msgspec.to_builtins(view, builtin_types=(bytes,))))
+    if isinstance(view, LaneView):
+        fields["unfinished"] = view.unfinished
+    return fields
+
+
+def job_record(job: JobView) -> Record:
+    """The record of a job, as `record`, quick enough for millions."""
+    fields = cast("Record", msgspec.to_builtins(job, builtin_types=(bytes,)))
+    for name in ("args", "result", "progress"):
+        value = fields[name]
+        if isinstance(value, bytes):
+            fields[name] = embedded_json(value)
+    return fields
+
+
+def _embedded(value: object) -> object:
+    if isinstance(value, bytes):
+        return embedded_json(value)
+    if isinstance(value, dict):
+        fields = cast("Record", value)
+        return {name: _embedded(one) for name, one in fields.items()}
+    if isinstance(value, list | tuple):
+        return [_embedded(one) for one in cast("list[object]", value)]
+    return value

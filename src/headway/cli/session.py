@@ -1,0 +1,87 @@
+"""A session: one call of the command, with what it was told and the store that it speaks to."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import TypeVar
+
+from headway.cli.local_clock import LocalClock
+from headway.cli.settings import Settings, load_settings
+from headway.cli.terminal import Terminal
+from headway.contract.store import Store
+from headway.contract.views import Query
+from headway.stores import open_store
+
+Result = TypeVar("Result")
+
+
+class Session:
+    """One call of the command.
+
+    Attributes:
+        terminal: where it prints.
+        named_store: the URL of `--store`; None if the option was not given.
+    """
+
+    def __init__(self, *, store: str | None, json: bool) -> None:
+        self.terminal = Terminal(json=json)
+        self.named_store = store
+
+    @property
+    def json(self) -> bool:
+        """Whether answers are JSON."""
+        return self.terminal.json
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Variables and the settings file, read once."""
+        return load_settings()
+
+    @cached_property
+    def clock(self) -> LocalClock:
+        """Shows times in the zone of the settings."""
+        return LocalClock(self.settings.zone)
+
+    @property
+    def store_url(self) -> str:
+        """The store's URL: the option's, else the setting's."""
+        return self.named_store or self.settings.store
+
+    def author(self, named: str | None) -> str:
+        """Who stands on the trail: who was named, else the setting, else the login name."""
+        if named or self.settings.author:
+            return named or self.settings.author or ""
+        try:
+            return getpass.getuser()
+        except (OSError, KeyError):
+            return "unknown"
+
+    def with_store(self, work: Callable[[Store], Awaitable[Result]]) -> Result:
+        """Opens the store, does the work, and closes the store whatever happens.
+
+        Args:
+            work: gets the open store.
+
+        Returns:
+            What the work returns.
+        """
+
+        async def whole() -> Result:
+            store = open_store(self.store_url)
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(whole())
+
+    def ask(self, query: Query[Result]) -> Result:
+        """Opens the store, asks one question, and closes it."""
+
+        async def one(store: Store) -> Result:
+            return await store.read(query)
+
+        return self.with_store(one)

@@ -1,0 +1,107 @@
+"""Settings: HEADWAY_* variables first, then headway.toml, then these defaults."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from headway.core.errors import InvalidValue
+
+PREFIX = "HEADWAY_"
+FILE = "headway.toml"
+FILE_VARIABLE = "HEADWAY_CONFIG"
+
+
+class Settings(BaseSettings):
+    """What the command is told before its options; each option wins over its setting."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
+    )
+
+    store: str = Field(default="sqlite:///headway.db", description="the store's URL")
+    app: str | None = Field(default=None, description="the App: a file or module[:name]")
+    author: str | None = Field(
+        default=None, description="who stands on the trail; else your login name"
+    )
+    zone: str | None = Field(
+        default=None, description="the IANA zone that times are shown in; else the system's"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="the least that is logged"
+    )
+    log_format: Literal["auto", "human", "json"] = Field(
+        default="auto", description="human on a terminal, else JSON lines"
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Variables win over what the file says; there is no other source."""
+        del settings_cls, dotenv_settings, file_secret_settings
+        return env_settings, init_settings
+
+
+def load_settings() -> Settings:
+    """Reads the settings.
+
+    The file is headway.toml in the working directory, or what HEADWAY_CONFIG names.
+
+    Returns:
+        The settings.
+
+    Raises:
+        InvalidValue: the file is missing (only if HEADWAY_CONFIG names it), is no TOML, or holds
+            an unknown key or an unusable value; or a variable's value is unusable. The message
+            names the file or the variable, and the key.
+    """
+    path, found = _read_file()
+    try:
+        return Settings(**found)
+    except ValidationError as error:
+        message, hint = _explained(error, path)
+        raise InvalidValue(message, hint=hint) from None
+
+
+def _read_file() -> tuple[Path, dict[str, Any]]:
+    named = os.environ.get(FILE_VARIABLE)
+    path = Path(named or FILE)
+    try:
+        return path, tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if not named:
+            return path, {}
+        message = f"the settings file {named} does not exist"
+        raise InvalidValue(message, hint=f"make it, or unset {FILE_VARIABLE}") from None
+    except OSError as error:
+        message = f"the settings file {path} cannot be read: {error.strerror}"
+        raise InvalidValue(message, hint="check its permissions") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        message = f"the settings file {path} is no TOML: {error}"
+        raise InvalidValue(message, hint='write lines such as store = "sqlite:///x.db"') from None
+
+
+def _explained(error: ValidationError, path: Path) -> tuple[str, str]:
+    """The first thing that is wrong, and its hint; never the value, which may be secret."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = get_close_matches(key, Settings.model_fields, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(Settings.model_fields)}"
+        return f"{path}: there is no setting {key!r}", hint
+    variable = PREFIX + key.upper()
+    where = variable if os.environ.get(variable) else f"{path}: {key}"
+    meaning = Settings.model_fields[key].description if key in Settings.model_fields else None
+    return f"{where}: {first['msg'].lower()}", meaning or ""
