@@ -93,11 +93,9 @@ def test_hours_follow_the_wall_clock_through_whole_years(zone, year):
 def some_hours(draw: st.DrawFn) -> HoursSpec:
     edges = sorted(draw(st.sets(st.integers(0, 1439), min_size=2, max_size=6)))
     spans = list(zip(edges[::2], edges[1::2], strict=False))
-    if draw(st.booleans()):
-        spans[-1] = (
-            spans[-1][0],
-            1440 + draw(st.integers(1, spans[-1][0])) if spans[-1][0] else 1440,
-        )
+    opening = spans[-1][0]
+    if opening > 1 and draw(st.booleans()):
+        spans[-1] = (opening, 1440 + draw(st.integers(1, opening - 1)))
     days = draw(st.sets(st.integers(0, 6)))
     near = st.dates(date(2026, 10, 29), date(2026, 11, 4))
     special = draw(st.dictionaries(near, st.sampled_from([(), ((540, 720),), ((1320, 1800),)])))

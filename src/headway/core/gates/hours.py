@@ -105,7 +105,7 @@ class HoursSpec:
                 ),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            message = f"this is no record of hours: {repr(error)[:120]}"
+            message = f"this is no record of hours: {str(error)[:120]}"
             raise InvalidValue(message, hint=_RECORD_HINT) from None
 
 
