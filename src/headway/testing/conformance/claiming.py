@@ -1,0 +1,259 @@
+"""Claims: repeats, numbers, bounds, lanes, the cursor over many flows, what the reply says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from headway.contract.definitions import CloseGate
+from headway.contract.outcomes import Released, Succeeded
+from headway.core.gates.slots import Slots
+from headway.core.state import State
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LANE, LEASE_MS
+from headway.testing.jobs import POLICY, use_of
+
+
+class ClaimGroup(ConformanceGroup):
+    """Who gets what, once."""
+
+    async def test_claim_hands_out_every_field_of_the_job(self, rig: Rig) -> None:
+        job = await rig.add(stage="first")
+        worker = rig.worker()
+        reply = await worker.ask()
+        (run,) = reply.jobs
+        assert (run.id, run.run, run.attempt) == (job.id, 1, 1)
+        assert (run.kind, run.stage, run.lane, run.tenant) == ("dial", "first", LANE, "acme")
+        assert (run.subject, run.args, run.priority) == (job.subject, job.args, 300)
+        assert (run.due_at, run.policy, run.candidate) == (job.due_at, POLICY, "")
+        assert (run.gated, dict(run.members)) == (False, {})
+        assert (reply.now, reply.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
+
+    async def test_claimed_job_runs_under_its_worker(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        await worker.take()
+        view = await rig.view(job.id)
+        assert (view.state, view.worker, view.run, view.attempt) == ("running", worker.id, 1, 1)
+        (run,) = view.runs
+        assert (run.run, run.attempt, run.worker) == (1, 1, worker.id)
+        assert (run.claimed_at, run.ended_at, run.outcome) == (rig.clock(), None, "")
+
+    async def test_repeated_request_answers_the_same_jobs_and_starts_none(self, rig: Rig) -> None:
+        await rig.add_many(5)
+        worker = rig.worker()
+        first = await worker.ask(3)
+        rig.clock.advance(1_000)
+        again = await worker.repeat(3)
+        assert again.jobs == first.jobs
+        assert await rig.total("started") == 3
+        assert (await rig.view(first.jobs[0].id)).run == 1
+
+    async def test_repeated_request_answers_only_what_the_worker_still_holds(
+        self, rig: Rig
+    ) -> None:
+        await rig.add_many(3)
+        worker = rig.worker()
+        first, second, third = await worker.take(3)
+        await worker.settle(Succeeded(second.id, second.run))
+        assert (await worker.repeat(3)).jobs == [first, third]
+
+    async def test_repeated_request_that_started_none_starts_none(self, rig: Rig) -> None:
+        worker = rig.worker()
+        assert await worker.take(3) == []
+        await rig.add()
+        assert (await worker.repeat(3)).jobs == []
+        assert len(await worker.take(3)) == 1
+
+    async def test_smaller_request_number_answers_none_and_starts_none(self, rig: Rig) -> None:
+        await rig.add_many(3)
+        worker = rig.worker()
+        await worker.take()
+        await worker.take()
+        assert (await worker.repeat(1, request=1)).jobs == []
+        assert await rig.total("started") == 2
+
+    async def test_request_numbers_of_two_workers_are_apart(self, rig: Rig) -> None:
+        await rig.add_many(2)
+        one, other = rig.worker(), rig.worker()
+        assert await one.take_ids() != await other.take_ids()
+        assert await rig.total("started") == 2
+
+    async def test_run_grows_at_every_claim_and_the_attempt_of_a_release_repeats(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        for number in (1, 2, 3):
+            run = await worker.take_one()
+            assert (run.run, run.attempt) == (number, 1)
+            await worker.settle(Released(run.id, run.run))
+        assert [run.run for run in (await rig.view(job.id)).runs] == [1, 2, 3]
+
+    async def test_claim_starts_at_most_n(self, rig: Rig) -> None:
+        await rig.add_many(5)
+        worker = rig.worker()
+        assert len(await worker.take(2)) == 2
+        assert len(await worker.take(9)) == 3
+
+    async def test_full_claim_says_ask_again_only_by_what_is_left(self, rig: Rig) -> None:
+        await rig.add_many(3)
+        worker = rig.worker()
+        await worker.ask(3)
+        left = await worker.ask(3)
+        assert (left.jobs, left.again, left.next_at) == ([], False, None)
+
+    async def test_gated_jobs_start_only_for_idle_handlers_and_others_up_to_n(
+        self, rig: Rig
+    ) -> None:
+        gate = Slots("line", 100)
+        await rig.declare(gate)
+        gated = await rig.add_many(5, gates=(use_of(gate),))
+        plain = await rig.add_many(5, kind="text")
+        jobs = await rig.worker().take(9, free=2)
+        got = [job.id for job in jobs]
+        assert got == [*(job.id for job in gated[:2]), *(job.id for job in plain)]
+        assert [job.gated for job in jobs] == [True] * 2 + [False] * 5
+
+    async def test_claim_without_an_idle_handler_starts_no_gated_job(self, rig: Rig) -> None:
+        phone = Slots("phone:{phone}", 1)
+        await rig.declare(phone)
+        gated = await rig.add(gates=(use_of(phone, phone=1),))
+        plain = await rig.add(kind="text")
+        worker = rig.worker()
+        assert [run.id for run in await worker.take(9, free=0)] == [plain.id]
+        assert await rig.states(gated) == [State.WAITING]
+        assert [run.id for run in await worker.take(9, free=1)] == [gated.id]
+
+    async def test_job_under_a_capped_implicit_gate_counts_as_gated(self, rig: Rig) -> None:
+        await rig.cap("tenant:acme", 5)
+        await rig.add_many(3)
+        worker = rig.worker()
+        assert await worker.take(9, free=0) == []
+        (run,) = await worker.take(9, free=1)
+        assert run.gated
+
+    async def test_two_workers_never_get_one_job(self, rig: Rig) -> None:
+        jobs = await rig.add_many(30)
+        workers = [rig.worker() for _ in range(3)]
+        got = [job for _ in range(5) for worker in workers for job in await worker.take_ids(2)]
+        assert got == [job.id for job in jobs]
+
+    async def test_claim_takes_only_from_the_lanes_asked_for(self, rig: Rig) -> None:
+        await rig.add(lane="texts")
+        assert await rig.worker().take(9, LANE, "mails") == []
+
+    async def test_finished_job_is_never_claimed_again(self, rig: Rig) -> None:
+        await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.settle(Succeeded(run.id, run.run))
+        await rig.pass_time(LEASE_MS * 2)
+        assert await worker.take(9) == []
+
+    async def test_claim_says_when_a_rate_or_an_hour_lets_the_next_go(self, rig: Rig) -> None:
+        await rig.shut("all", rig.clock() + 7_000)
+        await rig.add()
+        reply = await rig.worker().ask()
+        assert (reply.jobs, reply.next_at) == ([], rig.clock() + 7_000)
+
+
+class LaneGroup(ConformanceGroup):
+    """Several lanes in one claim."""
+
+    async def test_strict_lanes_empty_an_earlier_one_first(self, rig: Rig) -> None:
+        late = await rig.add_many(3, lane="late", priority=1)
+        soon = await rig.add_many(3, lane="soon", priority=9)
+        reply = await rig.worker().ask(4, "soon", "late", order="strict")
+        assert [job.id for job in reply.jobs] == [job.id for job in (*soon, late[0])]
+
+    async def test_weighted_lanes_share_one_claim_by_weight(self, rig: Rig) -> None:
+        for lane in ("a", "b", "c"):
+            await rig.add_many(200, lane=lane)
+        reply = await rig.worker().ask(120, ("a", 3), ("b", 2), ("c", 1))
+        share = Counter(job.lane for job in reply.jobs)
+        assert (share["a"], share["b"], share["c"]) == (60, 40, 20)
+
+    async def test_weighted_lanes_share_small_claims_by_weight(self, rig: Rig) -> None:
+        for lane in ("a", "b"):
+            await rig.add_many(400, lane=lane)
+        worker = rig.worker()
+        share = Counter[str]()
+        after = None
+        for _ in range(200):
+            reply = await worker.ask(1, ("a", 3), ("b", 1), after=after)
+            after = reply.after
+            share.update(job.lane for job in reply.jobs)
+        assert 130 <= share["a"] <= 170
+        assert share.total() == 200
+
+    async def test_empty_lane_leaves_its_share_to_the_others(self, rig: Rig) -> None:
+        jobs = await rig.add_many(5, lane="b")
+        assert await rig.worker().take_ids(5, ("a", 1000), ("b", 1)) == [job.id for job in jobs]
+
+    async def test_closed_lane_leaves_its_share_to_the_others(self, rig: Rig) -> None:
+        await rig.add_many(5, lane="a")
+        jobs = await rig.add_many(5, lane="b")
+        await rig.shut("lane:a")
+        assert await rig.worker().take_ids(5, ("a", 1000), ("b", 1)) == [job.id for job in jobs]
+
+    async def test_order_within_each_lane_is_kept(self, rig: Rig) -> None:
+        made = {lane: [job.id for job in await rig.add_many(5, lane=lane)] for lane in ("a", "b")}
+        jobs = await rig.worker().take(10, ("a", 2), ("b", 1))
+        for lane, expected in made.items():
+            assert [job.id for job in jobs if job.lane == lane] == expected
+
+
+class ManyFlowsGroup(ConformanceGroup):
+    """More flows than one claim looks at."""
+
+    async def test_open_flow_is_found_among_hundreds_of_closed_ones(self, rig: Rig) -> None:
+        await rig.enqueue(
+            *(rig.jobs.make(tenant=f"tenant-{n:03}", priority=n % 7) for n in range(600))
+        )
+        chosen = await rig.add(tenant="tenant-300", priority=9)
+        await rig.define(*(CloseGate(name=f"tenant:tenant-{n:03}") for n in range(600) if n != 300))
+        worker = rig.worker()
+        got: list[str] = []
+        after = None
+        for _ in range(12):
+            reply = await worker.ask(1, after=after)
+            after = reply.after
+            got += [job.id for job in reply.jobs]
+            if len(got) < 2:
+                assert reply.again, "an open flow was still unexamined"
+            if not reply.again:
+                break
+        assert len(got) == 2
+        assert got[1] == chosen.id
+
+    async def test_cursor_that_has_gone_round_says_wait(self, rig: Rig) -> None:
+        await rig.enqueue(*(rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)))
+        await rig.shut("all")
+        worker = rig.worker()
+        after = None
+        for _ in range(12):
+            reply = await worker.ask(1, after=after)
+            after = reply.after
+            assert reply.jobs == []
+            if not reply.again:
+                return
+        message = "the cursor never comes round"
+        raise AssertionError(message)
+
+    async def test_every_flow_is_served_in_the_end(self, rig: Rig) -> None:
+        jobs = [rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)]
+        await rig.enqueue(*jobs)
+        await rig.enqueue(*(replace(rig.jobs.make(), tenant=job.tenant) for job in jobs))
+        worker = rig.worker()
+        got: set[str] = set()
+        after = None
+        for _ in range(60):
+            reply = await worker.ask(50, after=after)
+            after = reply.after
+            got.update(job.id for job in reply.jobs)
+            await worker.settle(*(Succeeded(job.id, job.run) for job in reply.jobs))
+            if not reply.again and not reply.jobs:
+                break
+        assert len(got) == 1200

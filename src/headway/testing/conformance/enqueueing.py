@@ -1,0 +1,259 @@
+"""Enqueue: ids, keys, conflicts, unknown gates, all or none, backlogs, odd names."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from headway.contract.definitions import DeclareLane, LaneSpec
+from headway.contract.outcomes import Succeeded
+from headway.contract.views import JobsQuery
+from headway.core.errors import BacklogFull, IdConflict, KeyConflict, UnknownGate
+from headway.core.gates.slots import Slots
+from headway.core.job import MAX_PRIORITY, NewJob
+from headway.core.state import State
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LANE
+from headway.testing.jobs import POLICY, use_of
+
+ODD_NAMES = (
+    "a", "a/b", "a|b", "a:b", "a'b", 'a"b', "a;b", "a,b", "a b", "a%b", "a_b", "a*b", "a\\b",
+    "{a}", "{}", "a\x1fb", "a\nb", "ä", "A", "1", "01", "-1", "NULL", "tenant:a", "e\u0301",
+    "\u202ea", "\U0001f4de", "a" * 500,
+)  # fmt: skip
+"""Names that a careless encoding confuses."""
+
+
+class EnqueueGroup(ConformanceGroup):
+    """What an enqueue makes, and what it refuses."""
+
+    async def test_enqueued_job_is_read_back_field_by_field(self, rig: Rig) -> None:
+        line, phone = Slots("line", 3), Slots("phone:{phone}", 2)
+        await rig.declare(line, phone)
+        due_at = rig.clock() + 5_000
+        uses = (use_of(line, 2, hold="run"), use_of(phone, phone="555"))
+        job = await rig.add(due_at=due_at, stage="first", gates=uses)
+        view = await rig.view(job.id)
+        assert (view.id, view.kind, view.lane) == (job.id, "dial", LANE)
+        assert (view.tenant, view.subject, view.stage) == ("acme", job.subject, "first")
+        assert (view.priority, view.due_at, view.expires_at) == (300, due_at, job.expires_at)
+        assert (view.args, view.key, view.policy) == (job.args, job.key, POLICY)
+        assert view.gates == uses
+        assert view.created_at == rig.clock()
+        assert (view.state, view.shown) == (State.SCHEDULED, "scheduled")
+        assert (view.run, view.attempt, view.life) == (0, 0, 1)
+        assert (view.worker, view.finished_at, view.result) == (None, None, None)
+        assert (view.runs, view.cancel_requested, view.in_doubt) == ((), False, False)
+
+    async def test_enqueue_answers_in_the_order_asked(self, rig: Rig) -> None:
+        jobs = rig.jobs.many(5)
+        known = jobs[3]
+        await rig.enqueue(known)
+        replies = await rig.enqueue(*jobs)
+        assert [reply.id for reply in replies] == [job.id for job in jobs]
+        assert [reply.created for reply in replies] == [job is not known for job in jobs]
+
+    async def test_enqueue_of_nothing_does_nothing(self, rig: Rig) -> None:
+        assert await rig.enqueue() == []
+        assert await rig.total("enqueued") == 0
+
+    async def test_job_without_a_due_time_is_due_now(self, rig: Rig) -> None:
+        job = await rig.add(due_at=None)
+        assert (await rig.view(job.id)).due_at == rig.clock()
+        assert await rig.worker().take_ids() == [job.id]
+
+    async def test_due_job_waits_at_once(self, rig: Rig) -> None:
+        past, now = await rig.add(), await rig.add(due_at=rig.clock())
+        assert await rig.states(past, now) == [State.WAITING, State.WAITING]
+
+    async def test_same_id_and_body_again_answers_not_created_and_writes_nothing(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add()
+        before = await rig.dump()
+        rig.clock.advance(1)
+        assert await rig.enqueue(replace(job, priority=7, due_at=9)) == [(job.id, False)]
+        after = await rig.dump()
+        assert after.jobs == before.jobs
+        assert after.stats.totals == before.stats.totals
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"kind": "text"}, {"lane": "texts"}, {"subject": "she"}, {"args": b'{"number":0}'}],
+        ids=lambda change: next(iter(change)),
+    )
+    async def test_same_id_with_another_body_is_a_conflict_and_writes_nothing(
+        self, rig: Rig, change: dict[str, str]
+    ) -> None:
+        job = await rig.add(key=None)
+        fresh = rig.jobs.make()
+        with pytest.raises(IdConflict, match=job.id):
+            await rig.enqueue(fresh, replace(job, **change))
+        assert await rig.missing(fresh.id)
+        assert (await rig.view(job.id)).args == job.args
+
+    async def test_key_creates_one_job_and_the_others_get_its_id(self, rig: Rig) -> None:
+        first = await rig.add()
+        second = replace(first, id=rig.jobs.make().id)
+        assert await rig.enqueue(second) == [(first.id, False)]
+        assert await rig.missing(second.id)
+        assert await rig.total("enqueued") == 1
+
+    async def test_key_given_twice_in_one_batch_creates_one_job(self, rig: Rig) -> None:
+        first = rig.jobs.make()
+        second = replace(first, id=rig.jobs.make().id)
+        assert await rig.enqueue(first, second) == [(first.id, True), (first.id, False)]
+
+    async def test_id_given_twice_in_one_batch_creates_one_job(self, rig: Rig) -> None:
+        job = rig.jobs.make()
+        assert await rig.enqueue(job, job) == [(job.id, True), (job.id, False)]
+
+    async def test_racing_callers_with_one_key_create_one_job(self, rig: Rig) -> None:
+        first = rig.jobs.make()
+        rivals = [replace(first, id=rig.jobs.make().id) for _ in range(20)]
+        replies = await asyncio.gather(*(rig.enqueue(rival) for rival in rivals))
+        assert sum(reply.created for (reply,) in replies) == 1
+        assert len({reply.id for (reply,) in replies}) == 1
+        assert await rig.total("enqueued") == 1
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"kind": "text"}, {"lane": "texts"}, {"subject": "she"}, {"args": b'{"number":0}'}],
+        ids=lambda change: next(iter(change)),
+    )
+    async def test_key_with_another_body_is_a_conflict_and_writes_nothing(
+        self, rig: Rig, change: dict[str, str]
+    ) -> None:
+        job = await rig.add()
+        fresh, rival = rig.jobs.make(), replace(job, id=rig.jobs.make().id)
+        with pytest.raises(KeyConflict, match=job.key):
+            await rig.enqueue(fresh, replace(rival, **change))
+        assert await rig.missing(fresh.id)
+        assert await rig.missing(rival.id)
+
+    async def test_key_with_another_body_in_one_batch_is_a_conflict_and_writes_nothing(
+        self, rig: Rig
+    ) -> None:
+        job = rig.jobs.make()
+        rival = replace(job, id=rig.jobs.make().id, args=b'{"number":0}')
+        with pytest.raises(KeyConflict):
+            await rig.enqueue(job, rival)
+        assert await rig.missing(job.id)
+
+    async def test_one_key_names_a_job_of_each_tenant(self, rig: Rig) -> None:
+        first = await rig.add(key="lead")
+        second = await rig.add(key="lead", tenant="beta")
+        for job in (first, second):
+            query = JobsQuery(key="lead", tenant=job.tenant)
+            page = await rig.store.read(query)
+            assert [row.id for row in page.rows] == [job.id]
+
+    async def test_key_lives_until_the_end_and_its_span_after_it(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        await rig.pass_time(POLICY.key_for_ms * 3 // 2)
+        run = await worker.take_one()
+        again = replace(job, id=rig.jobs.make().id)
+        assert await rig.enqueue(again) == [(job.id, False)]
+        await worker.settle(Succeeded(run.id, run.run))
+        await rig.pass_time(POLICY.key_for_ms - 1)
+        assert await rig.enqueue(again) == [(job.id, False)]
+        await rig.pass_time(1)
+        assert await rig.enqueue(again) == [(again.id, True)]
+
+    async def test_key_that_has_lapsed_is_free_before_any_sweep(self, rig: Rig) -> None:
+        job = await rig.add()
+        await rig.cancel(job.id)
+        rig.clock.advance(POLICY.key_for_ms)
+        other = replace(job, id=rig.jobs.make().id, args=b'{"number":0}')
+        assert await rig.enqueue(other) == [(other.id, True)]
+
+    async def test_unknown_gate_is_refused_and_writes_nothing(self, rig: Rig) -> None:
+        known, unknown = Slots("line", 1), Slots("row:{id}", 1)
+        await rig.declare(known)
+        good = rig.jobs.make(gates=(use_of(known),))
+        bad = rig.jobs.make(gates=(use_of(known), use_of(unknown, id=7)))
+        with pytest.raises(UnknownGate, match="row:"):
+            await rig.enqueue(good, bad)
+        assert await rig.missing(good.id)
+        assert await rig.missing(bad.id)
+        assert await rig.total("enqueued") == 0
+
+    async def test_batch_of_a_thousand_is_one_step(self, rig: Rig) -> None:
+        jobs = rig.jobs.many(1000)
+        clash = replace(rig.jobs.make(), id=jobs[0].id)
+        with pytest.raises(IdConflict):
+            await rig.enqueue(*jobs[1:], jobs[0], clash)
+        assert await rig.total("enqueued") == 0
+        replies = await rig.enqueue(*jobs)
+        assert all(reply.created for reply in replies)
+        assert await rig.total("enqueued") == 1000
+
+    async def test_full_backlog_refuses_the_whole_batch(self, rig: Rig) -> None:
+        await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=3)))
+        await rig.add_many(2)
+        batch = [rig.jobs.make(lane="texts"), *rig.jobs.many(2)]
+        with pytest.raises(BacklogFull, match=LANE):
+            await rig.enqueue(*batch)
+        assert all([await rig.missing(job.id) for job in batch])
+        await rig.enqueue(*batch[:2])
+        with pytest.raises(BacklogFull):
+            await rig.enqueue(batch[2])
+
+    async def test_full_backlog_answers_a_repeat_of_what_it_holds(self, rig: Rig) -> None:
+        await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=2)))
+        jobs = await rig.add_many(2)
+        again = replace(jobs[1], id=rig.jobs.make().id)
+        replies = await rig.enqueue(jobs[0], again)
+        assert replies == [(jobs[0].id, False), (jobs[1].id, False)]
+
+    async def test_finished_jobs_make_room_in_a_backlog(self, rig: Rig) -> None:
+        await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=1)))
+        job = await rig.add()
+        await rig.cancel(job.id)
+        other = await rig.add()
+        assert await rig.state(other.id) is State.WAITING
+
+    async def test_lane_comes_into_being_with_its_first_job(self, rig: Rig) -> None:
+        job = await rig.add(lane="never heard of")
+        assert await rig.worker().take_ids(1, "never heard of") == [job.id]
+
+    async def test_priorities_and_times_keep_their_whole_range(self, rig: Rig) -> None:
+        last = await rig.add(priority=MAX_PRIORITY, due_at=0)
+        first = await rig.add(priority=0, due_at=rig.clock())
+        far = await rig.add(due_at=253_402_300_799_999, expires_at=None)
+        assert await rig.worker().take_ids(5) == [first.id, last.id]
+        assert (await rig.view(last.id)).priority == MAX_PRIORITY
+        assert (await rig.view(far.id)).due_at == 253_402_300_799_999
+
+    async def test_arguments_come_back_byte_for_byte(self, rig: Rig) -> None:
+        args = b'{"b": 1,\n "a":"\xc3\xa4\\u0000"}'
+        job = await rig.add(args=args)
+        run = await rig.worker().take_one()
+        assert (run.args, (await rig.view(job.id)).args) == (args, args)
+
+    async def test_odd_lanes_and_tenants_do_not_run_into_each_other(self, rig: Rig) -> None:
+        made: dict[tuple[str, str], NewJob] = {}
+        for one in ODD_NAMES:
+            for lane, tenant in ((one, "x"), ("x", one), (f"x{one}", "y"), ("x", f"{one}y")):
+                made[lane, tenant] = await rig.add(lane=lane, tenant=tenant, key=f"{lane}{tenant}")
+        worker = rig.worker()
+        for lane in sorted({lane for lane, _ in made}):
+            expected = {job.id for job in made.values() if job.lane == lane}
+            assert set(await worker.take_ids(1000, lane)) == expected
+
+    async def test_odd_keys_kinds_and_subjects_do_not_run_into_each_other(self, rig: Rig) -> None:
+        jobs = [
+            await rig.add(key=name, kind=name, subject=name, expires_at=None) for name in ODD_NAMES
+        ]
+        for job in jobs:
+            for query in (
+                JobsQuery(key=job.key, tenant="acme"),
+                JobsQuery(subject=job.subject, tenant="acme"),
+                JobsQuery(kind=job.kind),
+            ):
+                rows = (await rig.store.read(query)).rows
+                assert [row.id for row in rows] == [job.id]

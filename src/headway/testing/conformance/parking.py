@@ -1,0 +1,386 @@
+"""Keyed gates: jobs are parked there one by one, and fed with tickets when there is room."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.contract.operate import Edit, Verb
+from headway.contract.outcomes import Failed, GaveBack, Released, Succeeded
+from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
+from headway.core.state import State
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LANE
+from headway.testing.jobs import use_of
+
+REPO = Slots("repo:{url}", 1)
+LICENCE = Slots("licence:{name}", 4)
+PHONE = Slots("phone:{phone}", 1)
+HOURLY = Rate("hourly:{phone}", 1, "1h")
+LINE = Slots("line", 1)
+A, B = use_of(REPO, url="a"), use_of(REPO, url="b")
+
+
+class ParkingGroup(ConformanceGroup):
+    """What waits at a keyed gate starts in order, and nobody is forgotten there."""
+
+    async def test_job_at_a_closed_keyed_gate_is_parked_and_lets_others_pass(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(REPO)
+        first, second = await rig.add_many(2, gates=(A,))
+        other = await rig.add(gates=(B,))
+        plain = await rig.add()
+        worker = rig.worker()
+        assert await worker.take_ids(9) == [first.id, other.id, plain.id]
+        view = await rig.view(second.id)
+        assert (view.state, view.parked_at, view.shown) == (State.PARKED, "repo:a", "blocked")
+        assert (await rig.gate("repo:a")).parked == 1
+
+    async def test_permit_given_back_at_a_keyed_gate_starts_exactly_one(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(10, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        for job in jobs[1:]:
+            assert await worker.take(9) == []
+            await worker.settle(Succeeded(run.id, run.run))
+            (run,) = await worker.take(9)
+            assert run.id == job.id
+
+    async def test_giving_one_back_moves_one_parked_job(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(50, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        await worker.settle(Succeeded(run.id, run.run))
+        states = await rig.states(*jobs)
+        assert (states.count(State.WAITING), states.count(State.PARKED)) == (1, 48)
+
+    async def test_parked_jobs_start_by_priority_due_time_and_arrival(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        holder = await rig.add(gates=(A,), priority=1)
+        jobs = [await rig.add(gates=(A,), priority=priority) for priority in (30, 10, 20, 10)]
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert run.id == holder.id
+        got: list[str] = []
+        for _ in jobs:
+            await worker.take(9)
+            await worker.settle(Succeeded(run.id, run.run))
+            run = await worker.take_one()
+            got.append(run.id)
+        assert got == [jobs[n].id for n in (1, 3, 2, 0)]
+
+    async def test_newcomer_of_higher_priority_passes_what_is_parked(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        await rig.add_many(3, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        urgent = await rig.add(gates=(A,), priority=1)
+        await worker.settle(Succeeded(run.id, run.run))
+        assert await worker.take_ids(9) == [urgent.id]
+
+    async def test_newcomer_never_passes_what_is_parked_before_it(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(2, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        late = await rig.add(gates=(A,))
+        await worker.settle(Succeeded(run.id, run.run))
+        run = await worker.take_one()
+        assert run.id == jobs[1].id
+        assert await worker.take(9) == []
+        await worker.settle(Succeeded(run.id, run.run))
+        assert await worker.take_ids(9) == [late.id]
+
+    @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.KILL, Verb.SUCCEED])
+    async def test_head_taken_out_while_it_is_ticketed_feeds_the_next(
+        self, rig: Rig, verb: Verb
+    ) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(3, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        await worker.settle(Succeeded(run.id, run.run))
+        assert await rig.states(*jobs[1:]) == [State.WAITING, State.PARKED]
+        await rig.act(verb, jobs[1].id)
+        assert await worker.take_ids(9) == [jobs[2].id]
+
+    async def test_ticketed_head_that_expires_feeds_the_next(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        holder = await rig.add(gates=(A,))
+        await rig.add(gates=(A,), expires_at=rig.clock() + 4_000)
+        last = await rig.add(gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        await worker.settle(Succeeded(holder.id, run.run))
+        rig.clock.advance(4_001)
+        assert await worker.take_ids(9) == [last.id]
+
+    @pytest.mark.parametrize(
+        "edit", [Edit(priority=900), Edit(due_at=2_000_000_000_000)], ids=["priority", "due"]
+    )
+    async def test_ticketed_head_that_is_edited_feeds_the_next(self, rig: Rig, edit: Edit) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(3, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        await worker.settle(Succeeded(run.id, run.run))
+        await rig.act(Verb.EDIT, jobs[1].id, edit=edit)
+        assert await worker.take_ids(9) == [jobs[2].id]
+
+    async def test_ticketed_head_that_parks_elsewhere_feeds_the_next(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        both = (A, B)
+        holder_a = await rig.add(gates=(A,))
+        holder_b = await rig.add(gates=(B,))
+        stuck = await rig.add(gates=both)
+        last = await rig.add(gates=(A,))
+        worker = rig.worker()
+        run_a, run_b = await worker.take(9)
+        assert (run_a.id, run_b.id) == (holder_a.id, holder_b.id)
+        await worker.settle(Succeeded(run_a.id, run_a.run))
+        assert await worker.take_ids(9) == [last.id]
+        assert (await rig.view(stuck.id)).parked_at == "repo:b"
+
+    async def test_two_limits_that_alternate_lose_no_feed(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = [await rig.add(gates=gates) for gates in ((A, B), (A,), (B,), (B, A), (A,), (B,))]
+        worker = rig.worker()
+        done: list[str] = []
+        for _ in range(20):
+            runs = await worker.take(9)
+            for run in runs:
+                await worker.settle(Succeeded(run.id, run.run))
+                done.append(run.id)
+        assert sorted(done) == sorted(job.id for job in jobs)
+
+    async def test_lane_without_a_worker_holds_nobody_back_at_a_gate_it_shares(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(REPO)
+        await rig.add_many(3, gates=(A,), lane="nobody", priority=1)
+        jobs = await rig.add_many(3, gates=(A,))
+        worker, other = rig.worker(), rig.worker()
+        run = await worker.take_one()
+        await other.take(9, "nobody")
+        for job in jobs[1:]:
+            await worker.take(9)
+            await worker.settle(Succeeded(run.id, run.run))
+            (run,) = await worker.take(9)
+            assert run.id == job.id
+
+    async def test_every_lane_at_a_gate_is_fed_and_one_of_them_starts(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        for lane in ("a", "b", "c"):
+            await rig.add_many(2, gates=(A,), lane=lane)
+        worker = rig.worker()
+        run = await worker.take_one("a")
+        for lane in ("a", "b", "c"):
+            assert await worker.take(9, lane) == []
+        await worker.settle(Succeeded(run.id, run.run))
+        started = [len(await worker.take(9, lane)) for lane in ("c", "b", "a")]
+        assert started == [1, 0, 0]
+
+    async def test_weighted_head_holds_back_its_followers_at_that_gate(self, rig: Rig) -> None:
+        await rig.declare(LICENCE)
+        three = use_of(LICENCE, 3, name="cad")
+        two, one = use_of(LICENCE, 2, name="cad"), use_of(LICENCE, 1, name="cad")
+        await rig.add(gates=(two,))
+        head = await rig.add(gates=(three,))
+        small = await rig.add(gates=(one,))
+        elsewhere = await rig.add(gates=(use_of(LICENCE, 1, name="sim"),))
+        worker = rig.worker()
+        runs = await worker.take(9)
+        assert [run.id for run in runs[1:]] == [elsewhere.id]
+        await worker.settle(Succeeded(runs[0].id, runs[0].run))
+        assert await worker.take_ids(9) == [head.id, small.id]
+
+    async def test_weighted_permits_given_back_feed_as_many_as_fit(self, rig: Rig) -> None:
+        await rig.declare(LICENCE)
+        whole = await rig.add(gates=(use_of(LICENCE, 4, name="cad"),))
+        jobs = await rig.add_many(5, gates=(use_of(LICENCE, 2, name="cad"),))
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert run.id == whole.id
+        await worker.take(9)
+        await worker.settle(Succeeded(run.id, run.run))
+        states = await rig.states(*jobs)
+        assert states.count(State.WAITING) == 2
+        assert await worker.take_ids(9) == [jobs[0].id, jobs[1].id]
+
+    async def test_capacity_changed_at_an_instance_feeds_it(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(4, gates=(A,))
+        worker = rig.worker()
+        await worker.take_one()
+        await worker.take(9)
+        await rig.cap("repo:a", 3)
+        assert await worker.take_ids(9) == [jobs[1].id, jobs[2].id]
+
+    async def test_capacity_changed_at_a_template_feeds_its_instances(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        made = {use: await rig.add_many(3, gates=(use,)) for use in (A, B)}
+        worker = rig.worker()
+        await worker.take(2)
+        await worker.take(9)
+        await rig.cap("repo:{url}", 2)
+        assert set(await worker.take_ids(9)) == {jobs[1].id for jobs in made.values()}
+
+    async def test_capacity_reset_at_a_template_feeds_its_instances(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        await rig.cap("repo:{url}", 0)
+        job = await rig.add(gates=(A,))
+        worker = rig.worker()
+        assert await worker.take(9) == []
+        await rig.reset("repo:{url}")
+        assert await worker.take_ids(9) == [job.id]
+
+    async def test_capacity_declared_anew_feeds_its_instances(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(3, gates=(A,))
+        worker = rig.worker()
+        await worker.take(9)
+        await worker.take(9)
+        await rig.declare(Slots("repo:{url}", 2))
+        assert await worker.take_ids(9) == [jobs[1].id]
+
+    async def test_snoozed_failed_and_released_runs_feed_the_gate_they_held(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(4, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        await worker.settle(Failed(run.id, run.run, after_ms=50_000))
+        run = await worker.take_one()
+        assert run.id == jobs[1].id
+        await worker.settle(Released(run.id, run.run))
+        run = await worker.take_one()
+        assert run.id == jobs[1].id
+        await worker.settle(GaveBack(run.id, run.run, gate="repo:a"))
+        assert await worker.take_ids(9) == [jobs[2].id]
+
+    async def test_lost_lease_feeds_the_gate_it_held(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(2, gates=(A,))
+        worker, other = rig.worker(), rig.worker()
+        await worker.take_one()
+        await worker.take(9)
+        await rig.pass_time(30_001)
+        got = await other.take_ids(9)
+        assert len(got) == 1
+        assert got[0] in {job.id for job in jobs}
+
+    async def test_parked_job_that_is_cancelled_leaves_the_others_in_order(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(4, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        await rig.cancel(jobs[1].id)
+        assert (await rig.gate("repo:a")).parked == 2
+        await worker.settle(Succeeded(run.id, run.run))
+        assert await worker.take_ids(9) == [jobs[2].id]
+
+    async def test_parked_job_edited_to_a_better_priority_goes_first(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(4, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        await rig.act(Verb.EDIT, jobs[3].id, edit=Edit(priority=1))
+        await worker.settle(Succeeded(run.id, run.run))
+        assert await worker.take_ids(9) == [jobs[3].id]
+
+    async def test_parked_job_edited_to_a_later_due_time_waits_for_it(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(3, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        due_at = rig.clock() + 5_000
+        await rig.act(Verb.EDIT, jobs[1].id, edit=Edit(due_at=due_at))
+        assert await rig.state(jobs[1].id) is State.SCHEDULED
+        await worker.settle(Succeeded(run.id, run.run))
+        assert await worker.take_ids(9) == [jobs[2].id]
+
+    async def test_parked_job_past_its_expiry_is_dead(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        await rig.add(gates=(A,))
+        job = await rig.add(gates=(A,), expires_at=rig.clock() + 4_000)
+        worker = rig.worker()
+        await worker.take(9)
+        assert await rig.state(job.id) is State.PARKED
+        await rig.pass_time(4_001)
+        view = await rig.view(job.id)
+        assert (view.state, view.reason) == (State.DEAD, "expired")
+        assert (await rig.gate("repo:a")).parked == 0
+
+    async def test_shared_and_keyed_gate_of_one_job_lose_no_start(self, rig: Rig) -> None:
+        await rig.declare(LINE, PHONE)
+        gates = [(use_of(LINE), use_of(PHONE, phone=str(n % 3))) for n in range(9)]
+        jobs = [await rig.add(gates=uses) for uses in gates]
+        worker = rig.worker()
+        got: list[str] = []
+        for _ in jobs:
+            (run,) = await worker.take(9)
+            await worker.settle(Succeeded(run.id, run.run))
+            got.append(run.id)
+        assert got == [job.id for job in jobs]
+
+    async def test_keyed_rate_and_keyed_lock_together_lose_no_start(self, rig: Rig) -> None:
+        await rig.declare(PHONE, HOURLY)
+        gates = (use_of(PHONE, phone="1"), use_of(HOURLY, phone="1"))
+        jobs = await rig.add_many(3, gates=gates)
+        worker = rig.worker()
+        for job in jobs:
+            run = await worker.take_one()
+            assert run.id == job.id
+            assert await worker.take(9) == []
+            await worker.settle(Succeeded(run.id, run.run))
+            assert await worker.take(9) == []
+            rig.clock.advance(3_600_000)
+
+    async def test_sweep_feeds_a_keyed_gate_whose_time_has_come(self, rig: Rig) -> None:
+        await rig.declare(HOURLY)
+        jobs = await rig.add_many(2, gates=(use_of(HOURLY, phone="1"),))
+        worker = rig.worker()
+        await worker.take(9)
+        assert await rig.state(jobs[1].id) is State.PARKED
+        await rig.pass_time(3_600_000)
+        assert await rig.state(jobs[1].id) is State.WAITING
+
+    async def test_other_jobs_of_the_lane_start_behind_many_parked_ones(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        await rig.add_many(300, gates=(A,), priority=1)
+        plain = await rig.add_many(3, priority=900)
+        worker = rig.worker()
+        got: list[str] = []
+        for _ in range(10):
+            reply = await worker.ask(4)
+            got += [run.id for run in reply.jobs]
+            if not reply.again:
+                break
+        assert got[1:] == [job.id for job in plain]
+        assert (await rig.gate("repo:a")).parked == 299
+
+    async def test_tickets_of_a_paused_lane_do_not_use_up_the_gate(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        for lane in ("paused", LANE):
+            await rig.add_many(2, gates=(A,), lane=lane)
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert await worker.take(9, "paused") == []
+        assert await worker.take(9) == []
+        await rig.shut("lane:paused")
+        await worker.settle(Succeeded(run.id, run.run))
+        assert await worker.take(9, "paused") == []
+        assert len(await worker.take(9)) == 1

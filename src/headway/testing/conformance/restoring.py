@@ -1,0 +1,138 @@
+"""Restore: jobs whose work is already under way somewhere, with the permits that it holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headway.contract.enqueue import InFlight
+from headway.contract.signals import Heard
+from headway.core.errors import KeyConflict, UnknownGate
+from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
+from headway.core.job import NewJob
+from headway.core.state import State
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.played import policy_with
+from headway.testing.conformance.rig import Rig
+from headway.testing.jobs import use_of
+
+LINE = Slots("line", 1)
+PHONE = Slots("phone:{phone}", 1)
+NUMBERS = Pool("numbers", {"a": 1, "b": 1})
+TWILIO = Rate("rate:twilio", 1, "10s")
+
+
+def under_way(rig: Rig, job: NewJob, key: str, **members: str) -> InFlight:
+    """A job whose work began a minute ago and has ten more."""
+    return InFlight(
+        job=job,
+        signal_key=key,
+        since_at=rig.clock() - 60_000,
+        deadline_ms=600_000,
+        members=members,
+    )
+
+
+class RestoreGroup(ConformanceGroup):
+    """Facts of the outside world, taken over as they are."""
+
+    async def test_restored_job_awaits_in_doubt_with_its_permits(self, rig: Rig) -> None:
+        await rig.declare(LINE, NUMBERS, PHONE)
+        gates = (use_of(LINE), use_of(NUMBERS), use_of(PHONE, phone="1"))
+        job = rig.jobs.make(gates=gates)
+        reply = await rig.store.restore([under_way(rig, job, "call-1", numbers="b")])
+        assert reply == [(job.id, True)]
+        view = await rig.view(job.id)
+        assert (view.state, view.in_doubt) == (State.AWAITING, True)
+        assert view.deadline_at == rig.clock() + 600_000
+        assert await rig.holders("line") == [job.id]
+        assert await rig.holders("phone:1") == [job.id]
+        members = {one.name: one.used for one in (await rig.gate("numbers")).members}
+        assert members == {"numbers/a": 0, "numbers/b": 1}
+
+    async def test_restored_job_is_never_dispatched(self, rig: Rig) -> None:
+        job = rig.jobs.make()
+        await rig.store.restore([under_way(rig, job, "call-1")])
+        await rig.pass_time(500_000)
+        assert await rig.worker().take(5) == []
+
+    async def test_restored_job_ends_by_its_signal_and_gives_its_permits_back(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINE)
+        job = rig.jobs.make(gates=(use_of(LINE),))
+        waiting = await rig.add(gates=(use_of(LINE),))
+        await rig.store.restore([under_way(rig, job, "call-1")])
+        worker = rig.worker()
+        assert await worker.take(5) == []
+        assert (await rig.tell("call-1")).answer is Heard.APPLIED
+        assert await rig.state(job.id) is State.SUCCEEDED
+        assert await worker.take_ids(5) == [waiting.id]
+
+    async def test_permits_of_what_is_under_way_are_taken_even_above_the_capacity(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINE)
+        jobs = rig.jobs.many(3, gates=(use_of(LINE),))
+        flights = [under_way(rig, job, f"call-{n}") for n, job in enumerate(jobs)]
+        await rig.store.restore(flights)
+        gate = await rig.gate("line")
+        assert (gate.used, gate.free, gate.open) == (3, 0, False)
+        await rig.check()
+        await rig.tell("call-0")
+        await rig.tell("call-1")
+        later = await rig.add(gates=(use_of(LINE),))
+        worker = rig.worker()
+        assert await worker.take(5) == []
+        await rig.tell("call-2")
+        assert await worker.take_ids(5) == [later.id]
+
+    async def test_restore_again_by_key_makes_no_second_job(self, rig: Rig) -> None:
+        job = rig.jobs.make()
+        await rig.store.restore([under_way(rig, job, "call-1")])
+        again = replace(job, id=rig.jobs.make().id)
+        reply = await rig.store.restore([under_way(rig, again, "call-1")])
+        assert reply == [(job.id, False)]
+        assert await rig.missing(again.id)
+
+    async def test_restore_of_a_job_that_is_queued_leaves_it_as_it_is(self, rig: Rig) -> None:
+        job = await rig.add()
+        again = replace(job, id=rig.jobs.make().id)
+        reply = await rig.store.restore([under_way(rig, again, "call-1")])
+        assert reply == [(job.id, False)]
+        assert await rig.state(job.id) is State.WAITING
+
+    async def test_restore_is_all_or_none(self, rig: Rig) -> None:
+        job = rig.jobs.make()
+        bad = rig.jobs.make(gates=(use_of(LINE),))
+        with pytest.raises(UnknownGate):
+            await rig.store.restore([under_way(rig, job, "1"), under_way(rig, bad, "2")])
+        clash = replace(job, id=rig.jobs.make().id, args=b"[]")
+        with pytest.raises(KeyConflict):
+            await rig.store.restore([under_way(rig, job, "1"), under_way(rig, clash, "2")])
+        assert await rig.missing(job.id)
+
+    async def test_restored_job_goes_by_its_deadline(self, rig: Rig) -> None:
+        one = rig.jobs.make()
+        two = rig.jobs.make(policy=policy_with(on_deadline="retry"))
+        await rig.store.restore([under_way(rig, one, "1"), under_way(rig, two, "2")])
+        await rig.pass_time(599_999)
+        assert await rig.states(one, two) == [State.AWAITING] * 2
+        await rig.pass_time(1)
+        assert await rig.states(one, two) == [State.DEAD, State.SCHEDULED]
+
+    async def test_restored_job_has_its_provider_asked(self, rig: Rig) -> None:
+        job = rig.jobs.make(policy=policy_with(reconcile="ask"))
+        await rig.store.restore([under_way(rig, job, "call-1")])
+        await rig.pass_time(1)
+        kinds = [one.kind for one in (await rig.dump()).jobs]
+        assert kinds.count("ask") == 1
+
+    async def test_early_signal_settles_a_job_as_it_is_restored(self, rig: Rig) -> None:
+        assert (await rig.tell("call-1")).answer is Heard.KEPT
+        job = rig.jobs.make()
+        await rig.store.restore([under_way(rig, job, "call-1")])
+        assert await rig.state(job.id) is State.SUCCEEDED

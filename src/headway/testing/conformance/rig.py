@@ -1,0 +1,259 @@
+"""What each conformance test holds: an empty store, its clock, a job factory, and short words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Unpack
+
+from headway.contract.definitions import (
+    CloseGate,
+    DeclareGate,
+    DefineRequest,
+    Item,
+    OpenGate,
+    ResetGate,
+    SetGate,
+)
+from headway.contract.enqueue import Enqueued
+from headway.contract.operate import Acted, ActRequest, Edit, Verb
+from headway.contract.signals import Decided, Signal, SignalKind, SignalReply
+from headway.contract.store import Store
+from headway.contract.sweeps import SweepReply
+from headway.contract.views import (
+    GatesQuery,
+    GateState,
+    JobQuery,
+    JobView,
+    StatsQuery,
+    WhyQuery,
+    WhyView,
+)
+from headway.core.claim import CANDIDATE
+from headway.core.gates.spec import GateSpec
+from headway.core.job import NewJob
+from headway.core.state import State
+from headway.testing.clock import FakeClock
+from headway.testing.conformance.worker import PlayedWorker
+from headway.testing.dump import Dump, differences, dump, every_job
+from headway.testing.jobs import JobFactory, JobFields
+
+MakeStore = Callable[[FakeClock], Store]
+"""What the author of a store supplies: a new, empty store that tells the time by this clock."""
+
+AUTHOR = "ann"
+REASON = "a drill"
+
+
+class Rig:
+    """One store under test.
+
+    Args:
+        store: new and empty.
+        clock: the one that the store reads.
+
+    Attributes:
+        store: under test.
+        clock: moved by the test alone.
+        jobs: makes jobs.
+    """
+
+    def __init__(self, store: Store, clock: FakeClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.jobs = JobFactory(clock)
+        self._workers = 0
+        self._acts = 0
+        self._events = 0
+
+    # What goes in ---------------------------------------------------------------------------
+
+    def worker(self) -> PlayedWorker:
+        """A worker that was not there before."""
+        self._workers += 1
+        return PlayedWorker(self.store, f"worker-{self._workers}")
+
+    async def enqueue(self, *jobs: NewJob) -> list[Enqueued]:
+        """Enqueues jobs in one step."""
+        return await self.store.enqueue(jobs)
+
+    async def add(self, **fields: Unpack[JobFields]) -> NewJob:
+        """Makes and enqueues one job."""
+        job = self.jobs.make(**fields)
+        await self.store.enqueue([job])
+        return job
+
+    async def add_many(self, count: int, **fields: Unpack[JobFields]) -> list[NewJob]:
+        """Makes and enqueues jobs in one step."""
+        jobs = self.jobs.many(count, **fields)
+        await self.store.enqueue(jobs)
+        return jobs
+
+    async def define(self, *items: Item, revision: int | None = None) -> int:
+        """Changes definitions, all or none."""
+        return await self.store.define(
+            DefineRequest(items=items, author=AUTHOR, reason=REASON, revision=revision)
+        )
+
+    async def declare(self, *specs: GateSpec) -> None:
+        """Declares gates, as code does."""
+        await self.define(*(DeclareGate(spec=spec) for spec in specs))
+
+    async def cap(self, name: str, capacity: int) -> None:
+        """Gives a gate another capacity, as an operator does."""
+        await self.define(SetGate(name=name, capacity=capacity))
+
+    async def reset(self, name: str) -> None:
+        """Forgets an operator's values of a gate."""
+        await self.define(ResetGate(name=name))
+
+    async def shut(self, name: str, until_at: int | None = None) -> None:
+        """Closes a gate, as an operator does."""
+        await self.define(CloseGate(name=name, until_at=until_at, reason=REASON))
+
+    async def unshut(self, name: str) -> None:
+        """Ends a closing."""
+        await self.define(OpenGate(name=name))
+
+    async def act(
+        self, verb: Verb, *ids: str, edit: Edit | None = None, request: str | None = None
+    ) -> list[Acted]:
+        """An operator's move under a new request id, or the one given; its answers."""
+        self._acts += 1
+        replies = await self.store.act(
+            ActRequest(
+                request=request or f"act-{self._acts}",
+                ids=ids,
+                verb=verb,
+                edit=edit or Edit(),
+                author=AUTHOR,
+                reason=REASON,
+            )
+        )
+        assert [reply.id for reply in replies] == list(ids)
+        return [reply.answer for reply in replies]
+
+    async def cancel(self, *ids: str) -> list[Acted]:
+        """Cancels, as an operator does."""
+        return await self.act(Verb.CANCEL, *ids)
+
+    async def tell(
+        self,
+        key: str,
+        decided: Decided = Decided.SUCCEEDED,
+        *,
+        event: str | None = None,
+        candidate: str = "",
+        body: bytes | None = None,
+        reason: str = "",
+    ) -> SignalReply:
+        """A final signal under a new event id, or the one given."""
+        self._events += 1
+        return await self.store.signal(
+            Signal(
+                key=key,
+                event=event or f"event-{self._events}",
+                kind=SignalKind.FINAL,
+                decided=decided,
+                body=body,
+                reason=reason,
+                candidate=candidate,
+            )
+        )
+
+    async def pass_time(self, ms: int) -> None:
+        """Moves the clock on, and sweeps all that is due then."""
+        self.clock.advance(ms)
+        await self.sweep()
+
+    async def sweep(self) -> list[SweepReply]:
+        """Sweeps until nothing more is due now.
+
+        Returns:
+            The reply of each sweep.
+
+        Raises:
+            AssertionError: a thousand sweeps did not suffice.
+        """
+        replies: list[SweepReply] = []
+        for _ in range(1000):
+            replies.append(await self.store.sweep(1000))
+            if not replies[-1].again:
+                return replies
+        message = "a thousand sweeps, and the last one still says that more is due"
+        raise AssertionError(message)
+
+    # What comes out -------------------------------------------------------------------------
+
+    async def view(self, job: str) -> JobView:
+        """A job with its runs and trail."""
+        view = await self.store.read(JobQuery(id=job))
+        assert view is not None, f"the job {job} is not there"
+        return view
+
+    async def missing(self, job: str) -> bool:
+        """Whether the store knows no such job."""
+        return await self.store.read(JobQuery(id=job)) is None
+
+    async def state(self, job: str) -> State:
+        """The state of a job, as stored."""
+        return (await self.view(job)).state
+
+    async def states(self, *jobs: NewJob) -> list[State]:
+        """The states of jobs, as stored."""
+        return [await self.state(job.id) for job in jobs]
+
+    async def gate(self, name: str) -> GateState:
+        """A gate as it stands."""
+        page = await self.store.read(GatesQuery(names=(name,)))
+        assert len(page.rows) == 1, f"the gate {name} is shown {len(page.rows)} times"
+        return page.rows[0]
+
+    async def used(self, name: str) -> int:
+        """Permits out of a gate, or starts in its window."""
+        return (await self.gate(name)).used
+
+    async def holders(self, name: str) -> list[str]:
+        """The jobs that hold permits of a gate, oldest first."""
+        return [holder.job for holder in (await self.gate(name)).holders]
+
+    async def why(self, job: str) -> WhyView:
+        """Why a job stands where it stands."""
+        view = await self.store.read(WhyQuery(id=job))
+        assert view is not None, f"the job {job} is not there"
+        return view
+
+    async def total(self, what: str) -> int:
+        """One of the counts since the store was made."""
+        return (await self.store.read(StatsQuery())).totals.get(what, 0)
+
+    async def dump(self) -> Dump:
+        """All that the store tells."""
+        return await dump(self.store)
+
+    async def check(self) -> None:
+        """What holds at every moment of every history.
+
+        The audit finds nothing; counts and listings agree; permits are held by jobs that are
+        running or awaiting; a job has an open run exactly while it is.
+        """
+        found = await differences(self.store)
+        assert not found, found
+        jobs = {job.id: job async for job in every_job(self.store)}
+        stats = await self.store.read(StatsQuery())
+        counted = {state: n for state, n in stats.counts.items() if n}
+        assert counted == Counter(str(job.state) for job in jobs.values())
+        held = {State.RUNNING, State.AWAITING}
+        for gate in (await self.store.read(GatesQuery(limit=1000))).rows:
+            for holder in gate.holders:
+                assert jobs[holder.job].state in held, f"{holder} holds and is not held"
+        for job in jobs.values():
+            runs = (await self.view(job.id)).runs if len(jobs) <= 100 else ()
+            living = [run.run for run in runs if run.ended_at is None]
+            assert not runs or living == ([job.run] if job.state in held else [])
+            assert [run.run for run in runs] == sorted({run.run for run in runs})
+
+
+def for_candidate(name: str) -> str:
+    """The template of a gate that each candidate of a cascade has for itself."""
+    return f"{name}:{CANDIDATE}"

@@ -1,0 +1,271 @@
+"""Settle: what each outcome makes of its job, and what happens twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.contract.outcomes import (
+    Died,
+    Failed,
+    NextStage,
+    Outcome,
+    Released,
+    Snoozed,
+    Succeeded,
+    Verdict,
+)
+from headway.core.gates.slots import Slots
+from headway.core.job import MAX_ERROR
+from headway.core.state import State
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LANE
+from headway.testing.jobs import POLICY, use_of
+
+LINE = Slots("line", 1)
+PHONE = Slots("phone:{phone}", 1)
+
+
+class SettleGroup(ConformanceGroup):
+    """What a live run may write, each outcome by itself."""
+
+    async def test_succeeded_job_keeps_its_result_and_its_run(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        rig.clock.advance(40)
+        verdict = await worker.say(Succeeded(run.id, run.run, result=b'{"ok":1}'))
+        view = await rig.view(job.id)
+        assert (verdict, view.state, view.result) == (Verdict.DONE, "succeeded", b'{"ok":1}')
+        assert (view.finished_at, view.worker) == (rig.clock(), None)
+        (ended,) = view.runs
+        assert (ended.outcome, ended.error, ended.attempt) == ("succeeded", "", 1)
+        assert (ended.claimed_at, ended.ended_at) == (rig.clock() - 40, rig.clock())
+        assert (ended.worker, ended.due_at) == (worker.id, job.due_at)
+
+    async def test_failed_job_is_retried_by_its_policy_and_then_dead(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        for attempt, delay_ms in ((1, 2_000), (2, 6_000)):
+            run = await worker.take_one()
+            assert (run.attempt, run.run) == (attempt, attempt)
+            await worker.settle(Failed(run.id, run.run, error=f"boom {attempt}"))
+            view = await rig.view(job.id)
+            assert (view.state, view.due_at) == (State.SCHEDULED, rig.clock() + delay_ms)
+            assert view.runs[-1].error == f"boom {attempt}"
+            assert view.runs[-1].outcome == "failed"
+            rig.clock.advance(delay_ms)
+        run = await worker.take_one()
+        assert await worker.say(Failed(run.id, run.run, error="boom 3")) is Verdict.DONE
+        view = await rig.view(job.id)
+        assert (view.state, view.error, len(view.runs)) == (State.DEAD, "boom 3", 3)
+        assert view.reason
+
+    async def test_failure_can_say_when_to_try_again(self, rig: Rig) -> None:
+        one, two = await rig.add(), await rig.add()
+        worker = rig.worker()
+        first, second = await worker.take(2)
+        until_at = rig.clock() + 77_000
+        await worker.settle(
+            Failed(first.id, first.run, after_ms=90),
+            Failed(second.id, second.run, until_at=until_at),
+        )
+        assert (await rig.view(one.id)).due_at == rig.clock() + 90
+        assert (await rig.view(two.id)).due_at == until_at
+
+    async def test_failure_with_a_delay_is_dead_when_attempts_are_used_up(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        for _ in range(3):
+            run = await worker.take_one()
+            await worker.settle(Failed(run.id, run.run, after_ms=0))
+        assert await rig.state(job.id) is State.DEAD
+
+    async def test_died_job_is_dead_at_its_first_attempt(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.settle(Died(run.id, run.run, reason="bad number", error="+1 is none"))
+        view = await rig.view(job.id)
+        assert (view.state, view.reason, view.error) == ("dead", "bad number", "+1 is none")
+
+    async def test_snoozed_job_is_due_later_and_repeats_its_attempt(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.settle(Snoozed(run.id, run.run, after_ms=5_000))
+        view = await rig.view(job.id)
+        assert (view.state, view.due_at) == (State.SCHEDULED, rig.clock() + 5_000)
+        assert view.runs[0].outcome == "snoozed"
+        rig.clock.advance(4_999)
+        assert await worker.take() == []
+        rig.clock.advance(1)
+        run = await worker.take_one()
+        assert (run.run, run.attempt) == (2, 1)
+        until_at = rig.clock() + 9_000
+        await worker.settle(Snoozed(run.id, run.run, until_at=until_at))
+        assert (await rig.view(job.id)).due_at == until_at
+
+    async def test_snoozes_use_up_no_attempt(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        for _ in range(10):
+            run = await worker.take_one()
+            assert run.attempt == 1
+            await worker.settle(Snoozed(run.id, run.run, after_ms=1))
+            rig.clock.advance(1)
+        assert (await rig.view(job.id)).run == 10
+
+    async def test_next_stage_has_its_own_gates_and_uses_no_attempt(self, rig: Rig) -> None:
+        await rig.declare(LINE, PHONE)
+        job = await rig.add(stage="check", gates=(use_of(PHONE, phone="1"),))
+        worker = rig.worker()
+        run = await worker.take_one()
+        uses = (use_of(LINE),)
+        await worker.settle(NextStage(run.id, run.run, stage="dial", gates=uses))
+        view = await rig.view(job.id)
+        assert (view.state, view.stage, view.gates) == (State.WAITING, "dial", uses)
+        assert (await rig.used("phone:1"), await rig.used("line")) == (0, 0)
+        run = await worker.take_one()
+        assert (run.stage, run.run, run.attempt, run.gated) == ("dial", 2, 1, True)
+        assert (await rig.used("phone:1"), await rig.used("line")) == (0, 1)
+        stages = [one.stage for one in (await rig.view(job.id)).runs]
+        assert stages == ["check", "dial"]
+
+    async def test_next_stage_waits_behind_its_gate_without_holding_the_last_one(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINE, PHONE)
+        await rig.add(gates=(use_of(LINE),), kind="text")
+        job = await rig.add(stage="check", gates=(use_of(PHONE, phone="1"),))
+        worker = rig.worker()
+        runs = {run.id: run for run in await worker.take(2)}
+        await worker.settle(
+            NextStage(job.id, runs[job.id].run, stage="dial", gates=(use_of(LINE),))
+        )
+        assert await worker.take(5) == []
+        why = await rig.why(job.id)
+        assert [gate.name for gate in why.closed] == ["line"]
+
+    async def test_released_job_is_claimable_at_once_with_the_same_attempt(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.settle(Released(run.id, run.run, reason="full"))
+        view = await rig.view(job.id)
+        assert (view.state, view.due_at) == (State.WAITING, job.due_at)
+        run = await rig.worker().take_one()
+        assert (run.id, run.run, run.attempt) == (job.id, 2, 1)
+
+    async def test_outcomes_are_written_each_by_itself_and_answered_in_order(
+        self, rig: Rig
+    ) -> None:
+        await rig.add_many(3)
+        worker, stranger = rig.worker(), rig.worker()
+        one, two = await worker.take(2)
+        (foreign,) = await stranger.take(1)
+        verdicts = await worker.settle(
+            Succeeded(one.id, one.run),
+            Succeeded(foreign.id, foreign.run),
+            Succeeded("00000000-0000-4000-8000-000000000000", 1),
+            Succeeded(two.id, two.run + 1),
+            Died(two.id, two.run),
+        )
+        lost = Verdict.LOST
+        assert verdicts == [Verdict.DONE, lost, lost, lost, Verdict.DONE]
+        assert await rig.state(foreign.id) is State.RUNNING
+        assert await rig.state(two.id) is State.DEAD
+
+    @pytest.mark.parametrize(
+        "outcome",
+        [Succeeded, Failed, Died, Snoozed, NextStage, Released],
+        ids=lambda outcome: outcome.__name__,
+    )
+    async def test_settling_again_what_this_run_settled_answers_already_and_writes_nothing(
+        self, rig: Rig, outcome: type[Outcome]
+    ) -> None:
+        await rig.declare(LINE)
+        await rig.add(gates=(use_of(LINE),))
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert await worker.say(outcome(run.id, run.run)) is Verdict.DONE
+        before = await rig.dump()
+        rig.clock.advance(1)
+        assert await worker.say(outcome(run.id, run.run)) is Verdict.ALREADY
+        after = await rig.dump()
+        assert after.jobs == before.jobs
+        assert after.gates == before.gates
+        assert after.stats.totals == before.stats.totals
+
+    async def test_first_of_two_outcomes_of_one_run_stands(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        verdicts = await worker.settle(
+            Succeeded(run.id, run.run, result=b"1"), Died(run.id, run.run)
+        )
+        assert verdicts == [Verdict.DONE, Verdict.ALREADY]
+        assert await rig.state(job.id) is State.SUCCEEDED
+
+    async def test_settlements_again_after_the_next_claim_change_nothing(self, rig: Rig) -> None:
+        await rig.add()
+        worker, other = rig.worker(), rig.worker()
+        run = await worker.take_one()
+        await worker.settle(Released(run.id, run.run))
+        again = await other.take_one()
+        assert await worker.say(Released(run.id, run.run)) in {Verdict.ALREADY, Verdict.LOST}
+        assert await other.say(Succeeded(again.id, again.run)) is Verdict.DONE
+        assert await worker.say(Died(run.id, run.run)) in {Verdict.ALREADY, Verdict.LOST}
+        assert await rig.state(run.id) is State.SUCCEEDED
+
+    async def test_long_error_is_cut_and_the_job_settled(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert await worker.say(Died(run.id, run.run, error="x" * 50_000)) is Verdict.DONE
+        assert len((await rig.view(job.id)).error) <= MAX_ERROR
+
+    async def test_thousand_outcomes_are_one_request(self, rig: Rig) -> None:
+        await rig.add_many(1000)
+        worker = rig.worker()
+        runs = await worker.take(1000)
+        verdicts = await worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        assert set(verdicts) == {Verdict.DONE}
+        assert (await rig.dump()).stats.counts[State.SUCCEEDED] == 1000
+
+    async def test_totals_count_what_happened(self, rig: Rig) -> None:
+        await rig.add_many(6)
+        worker = rig.worker()
+        runs = await worker.take(5)
+        await worker.settle(
+            Succeeded(runs[0].id, 1), Failed(runs[1].id, 1), Died(runs[2].id, 1),
+            Snoozed(runs[3].id, 1, after_ms=9_000), Released(runs[4].id, 1),
+        )  # fmt: skip
+        names = ("enqueued", "started", "succeeded", "failed", "retried", "dead", "snoozed")
+        assert [await rig.total(name) for name in names] == [6, 5, 1, 2, 1, 1, 1] or [
+            await rig.total(name) for name in names
+        ] == [6, 5, 1, 1, 1, 1, 1]
+
+    async def test_lane_counts_its_jobs_in_each_state(self, rig: Rig) -> None:
+        await rig.add_many(4)
+        await rig.add(due_at=rig.clock() + 9_000)
+        worker = rig.worker()
+        runs = await worker.take(3)
+        await worker.settle(Succeeded(runs[0].id, 1), Died(runs[1].id, 1))
+        (lane,) = [lane for lane in (await rig.dump()).lanes if lane.name == LANE]
+        counts = {state: n for state, n in lane.counts.items() if n}
+        assert counts == {
+            "waiting": 1, "scheduled": 1, "running": 1, "succeeded": 1, "dead": 1,
+        }  # fmt: skip
+        assert lane.unfinished == 3
+
+    async def test_final_job_is_forgotten_after_its_retention(self, rig: Rig) -> None:
+        job, other = await rig.add(), await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.settle(Succeeded(run.id, run.run))
+        await rig.pass_time(POLICY.keep_ms - 1)
+        assert await rig.state(job.id) is State.SUCCEEDED
+        await rig.pass_time(2)
+        assert await rig.missing(job.id)
+        assert await rig.state(other.id) is State.WAITING

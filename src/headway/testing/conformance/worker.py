@@ -1,0 +1,146 @@
+"""A worker as a test plays it: it claims, settles and beats when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headway.contract.claims import (
+    BeatReply,
+    BeatRequest,
+    Claimed,
+    ClaimReply,
+    ClaimRequest,
+    LaneOrder,
+)
+from headway.contract.outcomes import Outcome, SettleRequest, Verdict
+from headway.contract.store import Store
+
+LEASE_MS = 30_000
+LANE = "calls"
+"""The lane of the job factory."""
+
+
+class PlayedWorker:
+    """One start of a worker.
+
+    Args:
+        store: which it works for.
+        name: its random id, as a test names it.
+
+    Attributes:
+        id: its random id.
+        request: the number of its last claim.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.id = name
+        self.request = 0
+        self._store = store
+
+    async def ask(
+        self,
+        n: int = 1,
+        *lanes: str | tuple[str, int],
+        free: int | None = None,
+        order: LaneOrder = "weighted",
+        after: Mapping[str, int] | None = None,
+        lease_ms: int = LEASE_MS,
+    ) -> ClaimReply:
+        """Claims under a new number.
+
+        Args:
+            n: the most jobs.
+            lanes: names, or names with weights; none for the lane of the job factory.
+            free: the most gated jobs; as many as `n` if it is not said.
+            order: of the lanes.
+            after: from the last reply.
+            lease_ms: how long the runs live without a beat.
+
+        Returns:
+            The reply.
+        """
+        self.request += 1
+        return await self.repeat(n, *lanes, free=free, order=order, after=after, lease_ms=lease_ms)
+
+    async def repeat(
+        self,
+        n: int = 1,
+        *lanes: str | tuple[str, int],
+        request: int | None = None,
+        free: int | None = None,
+        order: LaneOrder = "weighted",
+        after: Mapping[str, int] | None = None,
+        lease_ms: int = LEASE_MS,
+    ) -> ClaimReply:
+        """Claims under the number of the last claim, or under the one given; else as `ask`."""
+        weighted = tuple((lane, 1) if isinstance(lane, str) else lane for lane in lanes)
+        return await self._store.claim(
+            ClaimRequest(
+                worker=self.id,
+                request=self.request if request is None else request,
+                lanes=weighted or ((LANE, 1),),
+                order=order,
+                n=n,
+                free=n if free is None else free,
+                lease_ms=lease_ms,
+                after=after or {},
+            )
+        )
+
+    async def take(
+        self, n: int = 1, *lanes: str | tuple[str, int], free: int | None = None
+    ) -> list[Claimed]:
+        """Claims; what starts, in order."""
+        return (await self.ask(n, *lanes, free=free)).jobs
+
+    async def take_ids(self, n: int = 1, *lanes: str | tuple[str, int]) -> list[str]:
+        """Claims; the ids of what starts, in order."""
+        return [job.id for job in await self.take(n, *lanes)]
+
+    async def take_one(self, *lanes: str | tuple[str, int]) -> Claimed:
+        """Claims one job, which there must be."""
+        jobs = await self.take(1, *lanes)
+        assert len(jobs) == 1, "a job was expected to start, and none did"
+        return jobs[0]
+
+    async def settle(self, *outcomes: Outcome) -> list[Verdict]:
+        """Says what became of runs; a verdict for each."""
+        return await self._store.settle(SettleRequest(worker=self.id, outcomes=outcomes))
+
+    async def say(self, outcome: Outcome) -> Verdict:
+        """Says one outcome; its verdict."""
+        return (await self.settle(outcome))[0]
+
+    async def beat(
+        self,
+        *running: Claimed | tuple[str, int],
+        request: int = 0,
+        lease_ms: int = LEASE_MS,
+        progress: Sequence[tuple[str, int, bytes]] = (),
+        leaving: bool = False,
+    ) -> BeatReply:
+        """Says that it lives, and what it holds.
+
+        Args:
+            running: what it holds.
+            request: the last claim whose reply it holds; 0 says nothing of claims.
+            lease_ms: how long its runs live from now.
+            progress: as (job, run, JSON).
+            leaving: it goes, and holds nothing.
+
+        Returns:
+            The reply.
+        """
+        held = tuple((one[0], one[1]) for one in running)
+        return await self._store.beat(
+            BeatRequest(
+                worker=self.id,
+                running=held,
+                request=request,
+                lease_ms=lease_ms,
+                lanes=(LANE,),
+                name=f"{self.id}@host",
+                progress=tuple(progress),
+                leaving=leaving,
+            )
+        )

@@ -1,0 +1,141 @@
+"""A store whose replies get lost, or that refuses, when a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import TypeVar
+
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.definitions import DefineRequest, FireReply, FireRequest
+from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.operate import ActReply, ActRequest
+from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.signals import Signal, SignalReply
+from headway.contract.store import Store
+from headway.contract.sweeps import SweepReply
+from headway.contract.views import Query
+from headway.core.errors import OutcomeUnknown, StoreUnavailable
+from headway.core.job import NewJob
+
+Reply = TypeVar("Reply")
+
+
+class Fault(StrEnum):
+    """What goes wrong with an operation."""
+
+    CUT = "cut"
+    """It is done, and its reply is lost: OutcomeUnknown."""
+    REFUSE = "refuse"
+    """It is not done: StoreUnavailable."""
+
+
+class FaultyStore:
+    """A real store behind a connection that fails on demand.
+
+    Attributes:
+        inner: the store that does the work.
+        calls: the name of each operation that was asked for, in order.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+        self.calls: list[str] = []
+        self._planned: list[tuple[str | None, int, Fault]] = []
+
+    def plan(self, fault: Fault, *, operation: str | None = None, nth: int = 1) -> None:
+        """Lets an operation that is still to come fail, once.
+
+        Args:
+            fault: how.
+            operation: counts only those of this name, such as "claim"; None counts all.
+            nth: which of them, 1 for the next.
+        """
+        self._planned.append((operation, nth, fault))
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """As the store, unless a fault was planned."""
+        return await self._call("enqueue", lambda: self.inner.enqueue(jobs))
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        """As the store, unless a fault was planned."""
+        return await self._call("claim", lambda: self.inner.claim(request))
+
+    async def settle(self, request: SettleRequest) -> list[Verdict]:
+        """As the store, unless a fault was planned."""
+        return await self._call("settle", lambda: self.inner.settle(request))
+
+    async def beat(self, request: BeatRequest) -> BeatReply:
+        """As the store, unless a fault was planned."""
+        return await self._call("beat", lambda: self.inner.beat(request))
+
+    async def signal(self, signal: Signal) -> SignalReply:
+        """As the store, unless a fault was planned."""
+        return await self._call("signal", lambda: self.inner.signal(signal))
+
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+        """As the store, unless a fault was planned."""
+        return await self._call("restore", lambda: self.inner.restore(jobs))
+
+    async def act(self, request: ActRequest) -> list[ActReply]:
+        """As the store, unless a fault was planned."""
+        return await self._call("act", lambda: self.inner.act(request))
+
+    async def define(self, request: DefineRequest) -> int:
+        """As the store, unless a fault was planned."""
+        return await self._call("define", lambda: self.inner.define(request))
+
+    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+        """As the store, unless a fault was planned."""
+        return await self._call(
+            "release_permit", lambda: self.inner.release_permit(gate, job, author, reason)
+        )
+
+    async def fire(self, request: FireRequest) -> FireReply:
+        """As the store, unless a fault was planned."""
+        return await self._call("fire", lambda: self.inner.fire(request))
+
+    async def sweep(self, n: int) -> SweepReply:
+        """As the store, unless a fault was planned."""
+        return await self._call("sweep", lambda: self.inner.sweep(n))
+
+    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
+        """As the store, unless a fault was planned."""
+        return await self._call("lead", lambda: self.inner.lead(role, holder, lease_ms))
+
+    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
+        """As the store, unless a fault was planned."""
+        await self._call("wait", lambda: self.inner.wait(lanes, until_at, seen))
+
+    async def read(self, query: Query[Reply]) -> Reply:
+        """As the store, unless a fault was planned."""
+        return await self._call("read", lambda: self.inner.read(query))
+
+    async def close(self) -> None:
+        """Closes the store; never fails by plan."""
+        await self.inner.close()
+
+    async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:
+        self.calls.append(name)
+        fault = self._due(name)
+        if fault is Fault.REFUSE:
+            message = f"the connection refused {name}, as planned"
+            raise StoreUnavailable(message, hint="nothing was written; call again")
+        reply = await operation()
+        if fault is Fault.CUT:
+            message = f"the reply of {name} was cut off, as planned"
+            raise OutcomeUnknown(message, hint="repeat the call")
+        return reply
+
+    def _due(self, name: str) -> Fault | None:
+        found: Fault | None = None
+        left: list[tuple[str | None, int, Fault]] = []
+        for operation, nth, fault in self._planned:
+            if operation not in {None, name}:
+                left.append((operation, nth, fault))
+            elif nth > 1 or found is not None:
+                left.append((operation, max(nth - 1, 1), fault))
+            else:
+                found = fault
+        self._planned = left
+        return found

@@ -1,0 +1,126 @@
+"""A factory of jobs of which no two fields have the same value.
+
+A store that mixes up two fields, or compares the wrong one, is then seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypedDict, Unpack
+
+from headway.core.gates.spec import GateSpec, GateUse, Hold
+from headway.core.job import JobPolicy, NewJob, derived_id
+from headway.core.naming import resolve
+from headway.core.retry import RetryPolicy
+from headway.testing.clock import FakeClock
+
+HOUR_MS = 3_600_000
+
+POLICY = JobPolicy(
+    retry=RetryPolicy(attempts=3, base_ms=2_000, factor=3.0, cap_ms=90_000, jitter="none"),
+    timeout_ms=61_000,
+    start_within_ms=1_300,
+    reconcile_within_ms=305_000,
+    keep_ms=50 * HOUR_MS,
+    key_for_ms=20 * HOUR_MS,
+)
+"""A policy without a default in it, but for the fields that make other jobs."""
+
+
+class JobFields(TypedDict, total=False):
+    """The fields of NewJob that a test may set."""
+
+    id: str
+    kind: str
+    lane: str
+    tenant: str
+    subject: str | None
+    stage: str
+    args: bytes
+    priority: int
+    due_at: int | None
+    expires_at: int | None
+    key: str | None
+    gates: tuple[GateUse, ...]
+    policy: JobPolicy
+    candidates: tuple[str, ...]
+    entry: str | None
+    fired_at: int | None
+
+
+class JobFactory:
+    """Makes jobs with ids that are the same in each test run.
+
+    Args:
+        clock: tells when a job is due unless the test says so.
+        seed: two factories with different seeds share no id.
+    """
+
+    def __init__(self, clock: FakeClock, seed: str = "jobs") -> None:
+        self._clock = clock
+        self._seed = seed
+        self._made = 0
+
+    def make(self, **fields: Unpack[JobFields]) -> NewJob:
+        """One job that is due a little before now.
+
+        Args:
+            fields: those that the test is about.
+
+        Returns:
+            A job whose id, key, arguments and due time no other of this factory has.
+        """
+        self._made += 1
+        number = self._made
+        job = NewJob(
+            id=derived_id(self._seed, number),
+            kind="dial",
+            lane="calls",
+            tenant="acme",
+            subject=f"+1555{number:07}",
+            args=b'{"number":%d}' % number,
+            priority=300,
+            due_at=self._clock() - 1_000_000 + number,
+            expires_at=self._clock() + 1_000 * HOUR_MS + number,
+            key=f"lead-{number}",
+            policy=POLICY,
+        )
+        return replace(job, **fields)
+
+    def many(self, count: int, **fields: Unpack[JobFields]) -> list[NewJob]:
+        """Several jobs, each due a millisecond after the one before."""
+        return [self.make(**fields) for _ in range(count)]
+
+
+def use_of(
+    spec: GateSpec,
+    amount: int = 1,
+    *,
+    hold: Hold = "settled",
+    zone: str | None = None,
+    **values: object,
+) -> GateUse:
+    """What a job needs of a declared gate, its name resolved.
+
+    Args:
+        spec: as it is declared.
+        amount: permits or starts.
+        hold: "settled" or "run".
+        zone: the IANA zone, where the hours' own is a template.
+        values: the arguments that fill the name; `{candidate}` stays as it is.
+
+    Returns:
+        The use.
+    """
+    if zone is None and spec.hours is not None:
+        zone = spec.hours.tz
+    named: Mapping[str, object] = values
+    return GateUse(
+        name=resolve(spec.name, named, keep=frozenset({"candidate"})),
+        template=spec.name,
+        amount=amount,
+        hold=hold,
+        shared=spec.shared,
+        zone=zone,
+    )
