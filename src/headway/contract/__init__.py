@@ -1,0 +1,1 @@
+"""What a store promises: the protocol, its requests and its replies."""

@@ -1,0 +1,140 @@
+"""Claims: who asks for work, and what is handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from headway.core.job import JobPolicy
+
+LaneOrder = Literal["weighted", "strict"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimRequest:
+    """One claim.
+
+    Attributes:
+        worker: random for each start of a worker; the fence of its runs.
+        request: grows by one with each new claim of this worker; a repeat has the same number.
+        lanes: each lane and its weight, in strict order if `order` says so.
+        order: "weighted" shares by weight, "strict" empties an earlier lane first.
+        n: the most jobs to start, 1 to 1000.
+        free: idle handlers: the most gated jobs to start.
+        lease_ms: how long the worker's runs live without a beat.
+        after: where the last claim stopped, by lane; from its reply.
+    """
+
+    worker: str
+    request: int
+    lanes: tuple[tuple[str, int], ...]
+    order: LaneOrder = "weighted"
+    n: int = 1
+    free: int = 1
+    lease_ms: int = 30_000
+    after: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+class Claimed(NamedTuple):
+    """A job that starts now.
+
+    Attributes:
+        id: the job.
+        run: its fence, with the worker.
+        attempt: 1 for the first.
+        kind: names the handler.
+        stage: of a kind with stages; else empty.
+        lane: where it waited.
+        tenant: for whom.
+        subject: what it is about.
+        args: a JSON object.
+        priority: smaller first.
+        due_at: when it was due.
+        policy: what its kind said when it was enqueued.
+        gated: whether it holds anything; must be started within `start_within_ms`.
+        members: the member chosen in each pool.
+        candidate: of a cascade, whose turn it is; else empty.
+    """
+
+    id: str
+    run: int
+    attempt: int
+    kind: str
+    stage: str
+    lane: str
+    tenant: str
+    subject: str | None
+    args: bytes
+    priority: int
+    due_at: int
+    policy: JobPolicy
+    gated: bool
+    members: Mapping[str, str]
+    candidate: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimReply:
+    """What a claim hands out.
+
+    Attributes:
+        jobs: in the order to be started.
+        now: the store's time of the claim.
+        lease_until: the store's time at which the worker's runs lapse without a beat.
+        next_at: when it is worth asking again, by the store's time; None for not before a wake.
+        again: ask again at once: more may be claimable, or flows were left unexamined.
+        after: to be given to the next claim.
+        seen: to be given to `wait`.
+    """
+
+    jobs: list[Claimed]
+    now: int
+    lease_until: int
+    next_at: int | None
+    again: bool = False
+    after: Mapping[str, int] = field(default_factory=dict[str, int])
+    seen: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BeatRequest:
+    """A worker says that it lives, and what it holds.
+
+    Attributes:
+        worker: its random id.
+        running: each run that it holds, as (job, run).
+        request: its last claim request whose reply it holds; 0 for none. A run of that or an
+            earlier request that is not listed never reached it, and is released unused.
+        lease_ms: how long its runs live from now.
+        lanes: what it serves, for those who ask why nothing runs.
+        name: for people: host, process, what it is; not an identity.
+        progress: new progress of its runs, as (job, run, JSON).
+        leaving: it has stopped and holds nothing more.
+    """
+
+    worker: str
+    running: tuple[tuple[str, int], ...] = ()
+    request: int = 0
+    lease_ms: int = 30_000
+    lanes: tuple[str, ...] = ()
+    name: str = ""
+    progress: tuple[tuple[str, int, bytes], ...] = ()
+    leaving: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BeatReply:
+    """What the worker must know.
+
+    Attributes:
+        now: the store's time.
+        lease_until: until when its runs live.
+        lost: runs that are not live any more; their handlers must stop and write nothing.
+        cancel: runs that somebody wants cancelled.
+    """
+
+    now: int
+    lease_until: int
+    lost: tuple[tuple[str, int], ...] = ()
+    cancel: tuple[tuple[str, int], ...] = ()

@@ -1,0 +1,209 @@
+"""Definitions: gates, lanes, timetable entries and closings, by code or by an operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.core.gates.spec import GateSpec
+from headway.core.job import NewJob
+from headway.core.timetable.misfire import MisfirePolicy
+from headway.core.timetable.schedule import Schedule
+
+Overlap = Literal["skip", "one", "all"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeclareGate:
+    """Code says what a gate is; an operator's values win until reset."""
+
+    spec: GateSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetGate:
+    """An operator changes numbers of a gate: declared, a keyed instance, or an implicit one.
+
+    Attributes:
+        name: a declared name or template, a resolved name of a template, a pool's member
+            (`pool/member`), or an implicit gate (`all`, `lane:…`, `tenant:…`, `kind:…`).
+        capacity: of a Slots, a member, or an implicit gate.
+        limit: of a Rate.
+        per_ms: of a Rate.
+        members: of a Pool: replaces them all.
+    """
+
+    name: str
+    capacity: int | None = None
+    limit: int | None = None
+    per_ms: int | None = None
+    members: tuple[tuple[str, int], ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResetGate:
+    """Forgets an operator's values of a gate; what code declares holds again."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CloseGate:
+    """Closes any gate, for good or until a moment; a keyed template itself cannot be closed."""
+
+    name: str
+    until_at: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenGate:
+    """Ends a closing."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaneSpec:
+    """The defaults that a lane carries; None leaves the engine's.
+
+    Attributes:
+        name: of the lane.
+        concurrency: the most of its jobs in their handlers at once; the capacity of `lane:name`.
+        lease_ms: how long a worker's runs live without a beat.
+        target_ms: its latency target, due to start.
+        fair: "tenant" shares starts between tenants.
+        weights: of tenants in a fair lane; 1 if not named.
+        max_backlog: above it, enqueue is refused.
+    """
+
+    name: str
+    concurrency: int | None = None
+    lease_ms: int | None = None
+    target_ms: int | None = None
+    fair: Literal["tenant"] | None = None
+    weights: tuple[tuple[str, int], ...] = ()
+    max_backlog: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeclareLane:
+    """Code says what a lane carries; an operator's values win until reset."""
+
+    spec: LaneSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetLane:
+    """An operator replaces what a lane carries."""
+
+    spec: LaneSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResetLane:
+    """Forgets an operator's values of a lane."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EntrySpec:
+    """A timetable entry.
+
+    Attributes:
+        name: of the entry.
+        schedule: when it fires.
+        job: what to enqueue; its id, due time and entry are filled in for each fire.
+        misfire: what becomes of fires missed in an outage.
+        misfire_cap: the most fires that "all" makes up.
+        overlap: what becomes of a fire while its earlier one still waits or runs.
+        enabled: whether it fires.
+    """
+
+    name: str
+    schedule: Schedule
+    job: NewJob
+    misfire: MisfirePolicy = "once"
+    misfire_cap: int = 100
+    overlap: Overlap = "skip"
+    enabled: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeclareEntry:
+    """Code says when an entry fires; a changed one begins a new revision, its queued fires fall."""
+
+    spec: EntrySpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnableEntry:
+    """An operator switches an entry on or off; its queued fires fall when it goes off."""
+
+    name: str
+    enabled: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RemoveEntry:
+    """Forgets an entry but for the moment it fired last; its queued fires fall."""
+
+    name: str
+
+
+Item = (
+    DeclareGate
+    | SetGate
+    | ResetGate
+    | CloseGate
+    | OpenGate
+    | DeclareLane
+    | SetLane
+    | ResetLane
+    | DeclareEntry
+    | EnableEntry
+    | RemoveEntry
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DefineRequest:
+    """Changes that hold together or not at all.
+
+    Attributes:
+        items: in this order.
+        author: who; for code, the program's name.
+        reason: why.
+        revision: refuse unless the definitions' revision is this; None for any.
+    """
+
+    items: tuple[Item, ...]
+    author: str
+    reason: str = ""
+    revision: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FireRequest:
+    """Fires of one entry, laid ahead.
+
+    Attributes:
+        entry: its name.
+        revision: the entry's, as read; another is refused.
+        moments: strictly increasing; those not later than the last fired are refused.
+        ahead_until: all fires up to here are laid; may be later than the last moment.
+    """
+
+    entry: str
+    revision: int
+    moments: tuple[int, ...]
+    ahead_until: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FireReply:
+    """The moments that were laid now; none if the revision is not current."""
+
+    fired: tuple[int, ...]
+    current: bool

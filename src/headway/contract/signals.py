@@ -1,0 +1,82 @@
+"""Signals: what the outside world says about a job that awaits it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class SignalKind(StrEnum):
+    """What a signal does."""
+
+    FINAL = "final"
+    PROGRESS = "progress"
+    NOTE = "note"
+
+
+class Decided(StrEnum):
+    """What a final signal makes of the job."""
+
+    SUCCEEDED = "succeeded"
+    RETRY = "retry"
+    DEAD = "dead"
+    ACCEPTED = "accepted"
+    """The offer's candidate takes it."""
+    DECLINED = "declined"
+    """The offer's candidate does not; the next turn begins."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signal:
+    """One event about one run.
+
+    Attributes:
+        key: the job's reference (`id:run`) or a key that it is known as.
+        event: the event's id; each is applied once.
+        kind: settles, extends or labels.
+        decided: of a final one.
+        body: JSON for the record; None for none.
+        label: of a note, such as DELIVERED.
+        extend_ms: of a progress: the new time from now to the deadline.
+        after_ms: of a final RETRY: replaces the policy's delay.
+        reason: of a final DEAD or DECLINED.
+        candidate: who answers an offer; empty takes whoever is asked.
+    """
+
+    key: str
+    event: str
+    kind: SignalKind = SignalKind.FINAL
+    decided: Decided = Decided.SUCCEEDED
+    body: bytes | None = None
+    label: str = ""
+    extend_ms: int | None = None
+    after_ms: int | None = None
+    reason: str = ""
+    candidate: str = ""
+
+
+class Heard(StrEnum):
+    """The answer to a signal."""
+
+    APPLIED = "applied"
+    ALREADY = "already"
+    """An event of this id was applied before; nothing was written."""
+    KEPT = "kept"
+    """No run awaits this key yet; kept for an hour."""
+    LATE = "late"
+    """The run awaits it no longer; nothing was settled."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SignalReply:
+    """What became of a signal.
+
+    Attributes:
+        answer: definite.
+        job: the job it was for, if one is known.
+        state: the job's state now.
+    """
+
+    answer: Heard
+    job: str | None = None
+    state: str | None = None

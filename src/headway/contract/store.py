@@ -1,0 +1,173 @@
+"""The Store: all state of the engine behind one protocol.
+
+Each operation is one atomic step: all of its writes are seen, or none. Each can be repeated after
+a lost reply with the effect of one execution. Time is the store's own: now = max(the highest time
+it ever used, its clock). An operation may be awaited from any event loop in any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.definitions import DefineRequest, FireReply, FireRequest
+from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.operate import ActReply, ActRequest
+from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.signals import Signal, SignalReply
+from headway.contract.sweeps import SweepReply
+from headway.contract.views import Query
+from headway.core.job import NewJob
+
+Answer = TypeVar("Answer")
+
+
+class Store(Protocol):
+    """All state of the engine.
+
+    Any operation may raise StoreUnavailable (refused, nothing written), OutcomeUnknown (repeat
+    it), StoreFull, StoreCorrupt, SchemaMismatch or StoreChanged.
+    """
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Makes jobs that do not exist yet; inserts only.
+
+        Guard: neither the id nor, within the tenant, a live key exists.
+
+        Args:
+            jobs: up to 1000, all or none.
+
+        Returns:
+            For each job, in this order, which job exists and whether this call made it. An id
+            that exists with the same body answers `created=False`.
+
+        Raises:
+            KeyConflict: a key names a job with another body; nothing was written.
+            IdConflict: an id names a job with another body; nothing was written.
+            UnknownGate: a gate is not declared; nothing was written.
+            BacklogFull: a lane would hold more than its `max_backlog`; nothing was written.
+        """
+        ...
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        """Starts up to n jobs in order, each with all its permits.
+
+        Guard: each job is waiting, its gates fit now, and the claim's number is new. Promotes
+        what is due first (at most 1000 jobs a lane). Starts count at the store's time of the
+        claim. A repeated number answers the jobs of the first that the worker still holds; a
+        smaller one answers none.
+
+        Returns:
+            The jobs, and when to ask again.
+        """
+        ...
+
+    async def settle(self, request: SettleRequest) -> list[Verdict]:
+        """Writes what live runs say, with all that must follow.
+
+        Guard, for each outcome: the job is running or awaiting, its run and worker are these, and
+        the worker's lease lives. What fails it answers LOST and changes nothing; the others are
+        written. Permits are given back, keyed queues fed, `then` and `on_final` jobs inserted,
+        gates closed, in the same step.
+
+        Returns:
+            A verdict for each outcome, in this order.
+        """
+        ...
+
+    async def beat(self, request: BeatRequest) -> BeatReply:
+        """Keeps the worker's leases, and tells it which runs are lost or to be cancelled.
+
+        Guard: a lease that has ended is not revived.
+        """
+        ...
+
+    async def signal(self, signal: Signal) -> SignalReply:
+        """Settles, extends or labels the run that awaits under a key.
+
+        Guard: the event was not applied before; for final and progress, the run awaits. Signal
+        and deadline race here; the loser gets a definite LATE.
+        """
+        ...
+
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+        """Makes jobs that are already under way: awaiting, in doubt, with their permits.
+
+        Guard: as for enqueue. Permits are taken even above the capacity: they are facts.
+        """
+        ...
+
+    async def act(self, request: ActRequest) -> list[ActReply]:
+        """Does an operator's move on each job, and puts it on the trail.
+
+        Guard: the verb applies to the job's state; a repeated request id changes nothing more.
+        """
+        ...
+
+    async def define(self, request: DefineRequest) -> int:
+        """Declares, changes, pauses or resets gates, lanes and entries, all or none.
+
+        Guard: `revision` is current, if given.
+
+        Returns:
+            The revision of the definitions now.
+
+        Raises:
+            RevisionConflict: they were changed meanwhile; nothing was written.
+            UnknownGate: a gate to be set, closed or opened is not declared; nothing was written.
+            InvalidValue: a gate of that name is declared as another kind; nothing was written.
+        """
+        ...
+
+    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+        """Takes a permit from its holder by force; on the trail.
+
+        Returns:
+            Whether the job held one there.
+        """
+        ...
+
+    async def fire(self, request: FireRequest) -> FireReply:
+        """Lays fires of a timetable entry ahead, as scheduled jobs.
+
+        Guard: the revision is current, and each moment later than the last fired.
+        """
+        ...
+
+    async def sweep(self, n: int) -> SweepReply:
+        """Does up to n of each thing that time alone brings about.
+
+        Expired leases and deadlines, jobs that never started, due jobs, timers of keyed gates,
+        horizons of hours, retention. Safe for any number of sweepers at once.
+        """
+        ...
+
+    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
+        """Makes or keeps the holder the one who does chores with outside effects.
+
+        Returns:
+            The term, which grows with each new holder; None while somebody else leads.
+        """
+        ...
+
+    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
+        """Sleeps until something in these lanes may be claimable, or the moment has come.
+
+        A hint only: it may return early, and a claim decides. What was committed after the claim
+        whose reply gave `seen` is never slept through.
+
+        Args:
+            lanes: those that were claimed from.
+            until_at: by the store's time; None for as long as nothing happens.
+            seen: from the claim's reply.
+        """
+        ...
+
+    async def read(self, query: Query[Answer]) -> Answer:
+        """Answers a question from one snapshot."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of everything; running operations end first."""
+        ...

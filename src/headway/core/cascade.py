@@ -1,0 +1,70 @@
+"""A cascade: a job that is offered to one candidate after another until one accepts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Answer(StrEnum):
+    """How an offer ended."""
+
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+    TIMEOUT = "timeout"
+    UNFIT = "unfit"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """One candidate that had its turn."""
+
+    candidate: str
+    answer: Answer
+    at: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cascade:
+    """Who is still to be asked, whose turn it is, and what the others said.
+
+    Attributes:
+        left: candidates not asked yet, in order; the one whose turn it is among them.
+        turn: whose turn it is; empty before the first claim and between turns.
+        asked: those who had theirs, oldest first.
+    """
+
+    left: tuple[str, ...]
+    turn: str = ""
+    asked: tuple[Asked, ...] = ()
+
+    def order(self) -> tuple[str, ...]:
+        """Who may be asked now: the one whose turn was cut short first, then the others."""
+        if self.turn and self.turn in self.left:
+            return (self.turn, *(name for name in self.left if name != self.turn))
+        return self.left
+
+    def begin(self, candidate: str) -> Cascade:
+        """The turn of a candidate begins; a crash or release repeats it, never skips it."""
+        return Cascade(left=self.left, turn=candidate, asked=self.asked)
+
+    def end(self, answer: Answer, at: int, reason: str = "") -> Cascade:
+        """The turn ends by a decline, a timeout, an acceptance or a candidate found unfit.
+
+        Args:
+            answer: how.
+            at: when, in ms.
+            reason: what the handler or the candidate said.
+
+        Returns:
+            The cascade with its cursor moved on.
+        """
+        said = Asked(candidate=self.turn, answer=answer, at=at, reason=reason)
+        left = tuple(name for name in self.left if name != self.turn)
+        return Cascade(left=left, asked=(*self.asked, said))
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nobody is left to ask."""
+        return not self.left

@@ -1,0 +1,72 @@
+"""The last check of a new job before it is stored, whoever made it."""
+
+from __future__ import annotations
+
+import re
+
+from headway.core.errors import InvalidValue, PayloadTooLarge
+from headway.core.job import (
+    MAX_ARGS,
+    MAX_CANDIDATES,
+    MAX_PRIORITY,
+    MAX_SHARED_GATES,
+    NewJob,
+)
+from headway.core.naming import check_name
+
+LATEST = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def check_job(job: NewJob) -> None:
+    """Lets a job pass that a store can keep.
+
+    Args:
+        job: as its maker asks for it.
+
+    Raises:
+        InvalidValue: a name, the priority, a time, the id or the gates are unusable.
+        PayloadTooLarge: the arguments are above the limit.
+    """
+    check_name("kind", job.kind)
+    check_name("lane", job.lane)
+    if job.tenant:
+        check_name("tenant", job.tenant)
+    if job.subject is not None:
+        check_name("subject", job.subject)
+    if job.key is not None:
+        check_name("key", job.key)
+    if _UUID.fullmatch(job.id) is None:
+        message = f"the job's id {job.id[:60]!r} is no UUID"
+        raise InvalidValue(message, hint="36 characters, lower case, as uuid prints it")
+    if not 0 <= job.priority <= MAX_PRIORITY:
+        message = f"priority is {job.priority}"
+        raise InvalidValue(message, hint=f"from 0 (first) to {MAX_PRIORITY}")
+    for what, at in (("due", job.due_at), ("expires", job.expires_at)):
+        if at is not None and not 0 <= at <= LATEST:
+            message = f"{what} is {at} ms"
+            raise InvalidValue(message, hint="a time from 1970 to 9999")
+    if len(job.args) > MAX_ARGS:
+        message = f"the arguments of {job.kind!r} have {len(job.args)} bytes"
+        raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
+    if job.gates or job.candidates:
+        _check_gates(job)
+
+
+def _check_gates(job: NewJob) -> None:
+    names = [use.name for use in job.gates]
+    if len(set(names)) != len(names):
+        message = f"job of kind {job.kind!r} asks for one gate twice: {', '.join(names)}"
+        raise InvalidValue(message, hint="name it once, with the sum as amount")
+    if sum(use.shared for use in job.gates) > MAX_SHARED_GATES:
+        message = f"job of kind {job.kind!r} asks for more than {MAX_SHARED_GATES} shared gates"
+        raise InvalidValue(message, hint="let one gate stand for several")
+    if len(job.candidates) > MAX_CANDIDATES:
+        message = f"job of kind {job.kind!r} has {len(job.candidates)} candidates"
+        raise InvalidValue(message, hint=f"at most {MAX_CANDIDATES}")
+    for candidate in job.candidates:
+        check_name("candidate", candidate)
+    if len(set(job.candidates)) != len(job.candidates):
+        message = f"job of kind {job.kind!r} names a candidate twice"
+        raise InvalidValue(message, hint="each once, in the order to be asked")

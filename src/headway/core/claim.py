@@ -1,0 +1,355 @@
+"""The one place where a claim is decided: which jobs start, and where the others park.
+
+A store hands over the heads of a lane's flows and the gates they need; `decide` says what happens.
+It is pure: the store loads before and writes after, in the same step.
+
+The rules (each is checked against a brute-force oracle):
+
+1. A flow runs while all its shared gates fit its amounts. The first that does not stops the flow.
+2. Within a flow, jobs are taken by priority, due time, arrival. Between the flows of a lane the
+   best head goes first; in a fair lane the tenant with the fewest starts by weight goes first
+   among heads of equal priority.
+3. A head whose keyed gates all fit starts and takes all permits, or none.
+4. A head that finds a keyed gate closed is parked there, and the next of its flow is looked at. A
+   parked job that could pass one day holds back those behind it *at that gate in that flow*.
+5. A job with gates starts only if an idle handler is there for it; the others up to `n`.
+6. When a job with a ticket is parked elsewhere, the round ends, because the store must feed the
+   next before the flow's order can be known.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headway.core.gates.spec import GateUse
+from headway.core.gates.view import GateView
+
+
+class Order(NamedTuple):
+    """The order of start within a flow."""
+
+    priority: int
+    due_at: int
+    seq: int
+
+
+class Head(NamedTuple):
+    """A waiting job, as far as a claim looks at it.
+
+    Attributes:
+        order: its place in its flow.
+        id: the job.
+        keyed: its keyed gates, in the order declared.
+        ticket: the gate that it was fed from, or None.
+        candidates: of a cascade, in the order to be asked; the first free one is taken.
+        run: its last run.
+        attempt: attempts used in this life.
+        stage: of a kind with stages.
+        subject: what it is about.
+        args: a JSON object.
+        policy: the number of its policy in the store.
+        blocked_ms: time spent parked since it was due.
+    """
+
+    order: Order
+    id: str
+    keyed: tuple[GateUse, ...]
+    ticket: str | None
+    candidates: tuple[str, ...]
+    run: int
+    attempt: int
+    stage: str
+    subject: str | None
+    args: bytes
+    policy: int
+    blocked_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowView:
+    """One flow that is not empty.
+
+    Attributes:
+        flow: its id in the store.
+        tenant: whose jobs these are.
+        shared: gates and the amounts that each of its jobs takes there, implicit ones included.
+        gated: whether its jobs hold a permit or count as a start, and so must not be prefetched.
+        heads: its first waiting jobs, in order.
+        more: whether it has waiting jobs behind these.
+    """
+
+    flow: int
+    tenant: str
+    shared: Sequence[tuple[GateView, int]]
+    gated: bool
+    heads: Sequence[Head]
+    more: bool
+
+
+class Start(NamedTuple):
+    """A job that starts.
+
+    Attributes:
+        head: the job.
+        flow: its flow.
+        members: the member chosen in each pool, by the pool's name.
+        candidate: the candidate whose turn it is, of a cascade; else empty.
+        gated: whether it holds anything.
+    """
+
+    head: Head
+    flow: int
+    members: Mapping[str, str]
+    candidate: str
+    gated: bool
+
+
+class Park(NamedTuple):
+    """A job that is set aside at a keyed gate.
+
+    Attributes:
+        head: the job.
+        flow: its flow.
+        gate: where it waits.
+        never_fits: it asks for more than the gate could ever give, and so holds back nobody.
+    """
+
+    head: Head
+    flow: int
+    gate: str
+    never_fits: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Decision:
+    """What a round of a claim comes to.
+
+    Attributes:
+        starts: in the order in which they start.
+        parks: in the order in which they were found.
+        again: heads ran out, or a ticket moved, before the claim was full: load and decide again.
+        closed: flows that a shared gate stops.
+    """
+
+    starts: list[Start] = field(default_factory=list[Start])
+    parks: list[Park] = field(default_factory=list[Park])
+    again: bool = False
+    closed: list[int] = field(default_factory=list[int])
+
+
+@dataclass(slots=True, kw_only=True)
+class Fairness:
+    """The tenants of a fair lane: virtual starts by weight.
+
+    Attributes:
+        level: no tenant that can run counts as having had less.
+        starts: virtual starts of each tenant, in millionths.
+        weights: of each tenant; 1 if not named.
+    """
+
+    level: int
+    starts: dict[str, int]
+    weights: Mapping[str, int]
+
+    def of(self, tenant: str) -> int:
+        """The tenant's virtual starts."""
+        return max(self.starts.get(tenant, 0), self.level)
+
+    def count(self, tenant: str) -> None:
+        """Counts one start of the tenant."""
+        self.starts[tenant] = self.of(tenant) + 1_000_000 // self.weights.get(tenant, 1)
+
+
+NO_MEMBERS: Mapping[str, str] = {}
+
+Ahead = Callable[[int, str], Order | None]
+"""The order of the first parked job of (flow, gate) that could pass one day, if there is one."""
+
+
+def decide(
+    flows: Sequence[FlowView],
+    gate: Callable[[GateUse], GateView],
+    ahead: Ahead,
+    n: int,
+    free: int,
+    fairness: Fairness | None = None,
+) -> Decision:
+    """Decides one round of a claim.
+
+    Args:
+        flows: of one lane, none empty.
+        gate: gives the view of a keyed gate; the same view each time.
+        ahead: tells who is parked at a gate.
+        n: how many jobs may start.
+        free: how many of them may be gated.
+        fairness: of a fair lane; counts the starts.
+
+    Returns:
+        What starts, what parks, and whether another round could start more. The views have
+        had their permits taken.
+    """
+    plain = _plain(flows, n, fairness)
+    if plain is not None:
+        return plain
+    return _Round(gate, ahead, n, free, fairness).run(flows)
+
+
+def _plain(flows: Sequence[FlowView], n: int, fairness: Fairness | None) -> Decision | None:
+    """One flow without gates of any kind: its first n start. This is the path that must be fast."""
+    if fairness is not None or len(flows) != 1 or flows[0].shared or flows[0].gated:
+        return None
+    view = flows[0]
+    heads = view.heads[:n]
+    for head in heads:
+        if head.keyed or head.ticket is not None or head.candidates:
+            return None
+    flow = view.flow
+    return Decision(
+        starts=[Start(head, flow, NO_MEMBERS, "", False) for head in heads],
+        again=len(heads) < n and view.more,
+    )
+
+
+class _Round:
+    """One round: a merge of the flows' heads, with the permits that are taken on the way."""
+
+    def __init__(
+        self,
+        gate: Callable[[GateUse], GateView],
+        ahead: Ahead,
+        n: int,
+        free: int,
+        fairness: Fairness | None,
+    ) -> None:
+        self.gate = gate
+        self.ahead = ahead
+        self.n = n
+        self.free = free
+        self.fairness = fairness
+        self.decision = Decision()
+        # Where this round parked somebody who could pass one day: those behind are held back.
+        self.parked: set[tuple[int, str]] = set()
+
+    def run(self, flows: Sequence[FlowView]) -> Decision:
+        queue = [(self.rank(view, 0), place, 0) for place, view in enumerate(flows) if view.heads]
+        heapq.heapify(queue)
+        decision = self.decision
+        while queue and len(decision.starts) < self.n and not decision.again:
+            rank, place, index = heapq.heappop(queue)
+            view = flows[place]
+            now = self.rank(view, index)
+            if now != rank:
+                heapq.heappush(queue, (now, place, index))
+                continue
+            if not all(one.fits(amount) for one, amount in view.shared):
+                decision.closed.append(view.flow)
+                continue
+            if not self.look_at(view, view.heads[index]):
+                continue
+            if index + 1 < len(view.heads):
+                heapq.heappush(queue, (self.rank(view, index + 1), place, index + 1))
+            elif view.more and len(decision.starts) < self.n:
+                decision.again = True
+        return decision
+
+    def rank(self, view: FlowView, index: int) -> tuple[int, int, int, int]:
+        order = view.heads[index].order
+        level = self.fairness.of(view.tenant) if self.fairness else 0
+        return (order.priority, level, order.due_at, order.seq)
+
+    def look_at(self, view: FlowView, head: Head) -> bool:
+        """Starts or parks a head; False if its flow must stop here for want of a handler."""
+        gated = view.gated or bool(head.keyed)
+        if gated and self.free <= 0:
+            return False
+        blocked: str | None = None
+        never = True
+        for candidate in head.candidates or ("",):
+            uses = [_of_candidate(use, candidate) for use in head.keyed]
+            closed = self.closed_gate(view, head, uses)
+            if closed is None:
+                self.start(view, head, uses, candidate, gated=gated)
+                return True
+            gate, hopeless = closed
+            if blocked is None or (never and not hopeless):
+                blocked, never = gate, hopeless
+        assert blocked is not None  # noqa: S101  (the loop ran at least once)
+        self.decision.parks.append(Park(head, view.flow, blocked, never))
+        if not never:
+            self.parked.add((view.flow, blocked))
+        if head.ticket is not None:
+            self.decision.again = True
+        return True
+
+    def closed_gate(
+        self, view: FlowView, head: Head, uses: Sequence[GateUse]
+    ) -> tuple[str, bool] | None:
+        """The first keyed gate that does not let the head pass, and whether it never will."""
+        for use in uses:
+            one = self.gate(use)
+            if one.never_fits(use.amount):
+                return use.name, True
+            if not one.fits(use.amount):
+                return use.name, False
+            if (view.flow, use.name) in self.parked:
+                return use.name, False
+            before = self.ahead(view.flow, use.name)
+            if before is not None and before < head.order:
+                return use.name, False
+        return None
+
+    def start(
+        self, view: FlowView, head: Head, uses: Sequence[GateUse], candidate: str, *, gated: bool
+    ) -> None:
+        members: dict[str, str] = {}
+        for one, amount in view.shared:
+            _take(one, amount, members)
+        for use in uses:
+            _take(self.gate(use), use.amount, members)
+        if gated:
+            self.free -= 1
+        if self.fairness:
+            self.fairness.count(view.tenant)
+        self.decision.starts.append(Start(head, view.flow, members, candidate, gated))
+
+
+def _take(one: GateView, amount: int, members: dict[str, str]) -> None:
+    member = one.take(amount)
+    if member is not None:
+        members[one.name] = member
+
+
+CANDIDATE = "{candidate}"
+
+
+def _of_candidate(use: GateUse, candidate: str) -> GateUse:
+    if CANDIDATE not in use.name:
+        return use
+    return GateUse(
+        name=use.name.replace(CANDIDATE, candidate),
+        template=use.template,
+        amount=use.amount,
+        hold=use.hold,
+        shared=use.shared,
+        zone=use.zone,
+    )
+
+
+def may_feed(free: int, ahead: int, amount: int) -> bool:
+    """Whether a parked head may be moved into its flow with a ticket.
+
+    A head that does not fit beside the tickets before it stays, and those behind it with it: so
+    no move is in vain unless another flow was faster.
+
+    Args:
+        free: permits of the gate that can be taken now.
+        ahead: what the gate's ticketed jobs before it in the flow ask for together.
+        amount: what it asks for itself.
+
+    Returns:
+        Whether to move it.
+    """
+    return ahead + amount <= free

@@ -1,0 +1,217 @@
+"""Every error that Headway raises, in one tree; the branch says who must act.
+
+HeadwayError
+├── CallerError                 the call is wrong: mend it and call again (HTTP 400s)
+│   ├── InvalidValue            a value that cannot be what it is meant to be
+│   ├── UnknownKind             a kind that nothing declares
+│   ├── UnknownGate             a gate that nothing declares
+│   ├── UnknownEntry            a timetable entry that nothing declares
+│   ├── UnknownJob              no job of that id
+│   ├── InvalidArguments        arguments that the handler's annotations refuse
+│   ├── PayloadTooLarge         arguments, a result or a signal above the limit
+│   ├── KeyConflict             the key names another job with another body
+│   ├── IdConflict              the id names another job with another body
+│   ├── RevisionConflict        the definition was changed by somebody else meanwhile
+│   ├── BacklogFull             the lane holds as many jobs as it may
+│   └── InvalidState            the verb does not apply to the state the job is in
+├── OwnershipError              what was held is held no longer: stop, write nothing (HTTP 409)
+│   └── LeaseLost               the run is not live any more
+├── StoreError                  the store cannot do it now
+│   ├── StoreUnavailable        refused: nothing was written (HTTP 503)
+│   ├── OutcomeUnknown          the reply was lost: it may have been written; repeat the call
+│   ├── StoreFull               no room on the device: nothing was written (HTTP 507)
+│   ├── StoreCorrupt            the data is damaged: stop, keep it, restore
+│   ├── SchemaMismatch          the schema is newer or older than this program
+│   └── StoreChanged            another identity, or an older time, than was seen before
+├── HandlerError                a handler failed; recorded on its job
+│   ├── HandlerTimeout          it ran longer than its timeout
+│   └── HandlerCancelled        it was told to stop
+└── InvariantBroken             a bug in Headway: loud, and the evidence is kept
+"""
+
+from __future__ import annotations
+
+
+class HeadwayError(Exception):
+    """The base of all errors of Headway.
+
+    Attributes:
+        code: a stable snake_case word for programs.
+        message: one sentence that says what is wrong and where.
+        hint: how to mend it; may be empty.
+    """
+
+    code: str = "headway_error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """The message, and the hint in brackets when there is one."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickles with its hint, so that an error crosses process borders whole."""
+        return _rebuild, (type(self), self.message, self.hint)
+
+
+def _rebuild(kind: type[HeadwayError], message: str, hint: str) -> HeadwayError:
+    return kind(message, hint=hint)
+
+
+class CallerError(HeadwayError):
+    """The call is wrong; nothing was written."""
+
+    code = "caller_error"
+
+
+class InvalidValue(CallerError, ValueError):
+    """A value cannot be what it is meant to be; nothing was written."""
+
+    code = "invalid_value"
+
+
+class UnknownKind(CallerError):
+    """No handler or built-in has this kind; nothing was written."""
+
+    code = "unknown_kind"
+
+
+class UnknownGate(CallerError):
+    """Nothing declares this gate; nothing was written."""
+
+    code = "unknown_gate"
+
+
+class UnknownEntry(CallerError):
+    """Nothing declares this timetable entry; nothing was written."""
+
+    code = "unknown_entry"
+
+
+class UnknownJob(CallerError):
+    """No job has this id; nothing was written."""
+
+    code = "unknown_job"
+
+
+class InvalidArguments(CallerError, TypeError):
+    """The handler's annotations refuse the arguments; nothing was written."""
+
+    code = "invalid_arguments"
+
+
+class PayloadTooLarge(CallerError):
+    """Arguments, a result or a signal is above the limit; nothing was written."""
+
+    code = "payload_too_large"
+
+
+class KeyConflict(CallerError):
+    """The key already names a job with another body; nothing was written."""
+
+    code = "key_conflict"
+
+
+class IdConflict(CallerError):
+    """The id already names a job with another body; nothing was written."""
+
+    code = "id_conflict"
+
+
+class RevisionConflict(CallerError):
+    """Somebody else changed the definition meanwhile; nothing was written."""
+
+    code = "revision_conflict"
+
+
+class BacklogFull(CallerError):
+    """The lane holds as many jobs as it may; nothing was written."""
+
+    code = "backlog_full"
+
+
+class InvalidState(CallerError):
+    """The verb does not apply to the job's state; nothing was written."""
+
+    code = "invalid_state"
+
+
+class OwnershipError(HeadwayError):
+    """What was held is held no longer; nothing was written."""
+
+    code = "ownership_error"
+
+
+class LeaseLost(OwnershipError):
+    """The run is not live any more; nothing was written."""
+
+    code = "lease_lost"
+
+
+class StoreError(HeadwayError):
+    """The store cannot do it now."""
+
+    code = "store_error"
+
+
+class StoreUnavailable(StoreError):
+    """The store refused or is out of reach; nothing was written."""
+
+    code = "store_unavailable"
+
+
+class OutcomeUnknown(StoreError):
+    """The reply was lost; it may have been written. Repeating the call is safe."""
+
+    code = "outcome_unknown"
+
+
+class StoreFull(StoreError):
+    """The device has no room; nothing was written."""
+
+    code = "store_full"
+
+
+class StoreCorrupt(StoreError):
+    """The data is damaged; nothing was written and nothing was repaired."""
+
+    code = "store_corrupt"
+
+
+class SchemaMismatch(StoreError):
+    """The store's schema does not fit this program; nothing was written."""
+
+    code = "schema_mismatch"
+
+
+class StoreChanged(StoreError):
+    """The store has another identity or an older time than was seen; claims are stopped."""
+
+    code = "store_changed"
+
+
+class HandlerError(HeadwayError):
+    """A handler failed; recorded on its job."""
+
+    code = "handler_error"
+
+
+class HandlerTimeout(HandlerError):
+    """The handler ran longer than its timeout."""
+
+    code = "handler_timeout"
+
+
+class HandlerCancelled(HandlerError):
+    """The handler was told to stop."""
+
+    code = "handler_cancelled"
+
+
+class InvariantBroken(HeadwayError):
+    """A bug in Headway; the evidence is kept."""
+
+    code = "invariant_broken"

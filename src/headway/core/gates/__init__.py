@@ -1,0 +1,1 @@
+"""Gates: the limits that a job must pass to start."""

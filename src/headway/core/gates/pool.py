@@ -1,0 +1,103 @@
+"""Pool: one of several Slots; the chosen member is told to the handler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from headway.core.errors import InvalidValue
+from headway.core.gates.spec import (
+    STRATEGIES,
+    GateKind,
+    GateSpec,
+    Strategy,
+    check_count,
+    check_gate_name,
+)
+from headway.core.naming import check_name
+
+
+def Pool(  # noqa: N802  (reads as the record that it builds)
+    name: str,
+    members: Mapping[str, int] | Sequence[str],
+    *,
+    strategy: Strategy = "least_used",
+    shared: bool | None = None,
+) -> GateSpec:
+    """Declares a gate that opens while any of its members has a permit free.
+
+    Args:
+        name: fixed, or a template over arguments.
+        members: the capacity of each member; a plain list gives each one permit.
+        strategy: "least_used" (the lowest share of its capacity, then the order given),
+            "round_robin" (the next after the last chosen) or "first_free" (the order given).
+        shared: True where an argument in the name has few values.
+
+    Returns:
+        The gate. A member's own gate is `name/member`.
+
+    Raises:
+        InvalidValue: an argument is unusable.
+    """
+    text, common = check_gate_name(name, shared=shared)
+    if strategy not in STRATEGIES:
+        message = f"the strategy of the pool {text!r} is {strategy!r}"
+        raise InvalidValue(message, hint=", ".join(STRATEGIES))
+    pairs = members.items() if isinstance(members, Mapping) else [(m, 1) for m in members]
+    checked = tuple(
+        (
+            check_name(f"member of {text!r}", member),
+            check_count(f"capacity of {member!r} in {text!r}", capacity, least=0),
+        )
+        for member, capacity in pairs
+    )
+    if len({member for member, _ in checked}) != len(checked):
+        message = f"the pool {text!r} names a member twice"
+        raise InvalidValue(message, hint="each member once; give it a larger capacity")
+    return GateSpec(
+        name=text, kind=GateKind.POOL, shared=common, members=checked, strategy=strategy
+    )
+
+
+def member_gate(pool: str, member: str) -> str:
+    """The name of the Slots that is one member of a pool."""
+    return f"{pool}/{member}"
+
+
+class Member(Protocol):
+    """What a strategy looks at."""
+
+    name: str
+    capacity: int
+    used: int
+    free: int
+
+
+AnyMember = TypeVar("AnyMember", bound=Member)
+
+
+def choose(
+    members: Sequence[AnyMember], strategy: Strategy, amount: int, last: str
+) -> AnyMember | None:
+    """The member that gives the permits, or None if none can.
+
+    Args:
+        members: in the pool's order.
+        strategy: how to choose.
+        amount: permits asked of one member.
+        last: the name chosen last, for round_robin; empty at first.
+
+    Returns:
+        A member with at least `amount` free.
+    """
+    able = [member for member in members if member.free >= amount]
+    if not able:
+        return None
+    if strategy == "least_used":
+        return min(able, key=lambda member: member.used / member.capacity)
+    if strategy == "round_robin":
+        names = [member.name for member in members]
+        turn = names.index(last) + 1 if last in names else 0
+        order = {name: (place - turn) % len(names) for place, name in enumerate(names)}
+        return min(able, key=lambda member: order[member.name])
+    return able[0]

@@ -1,0 +1,68 @@
+"""Rate: at most n starts in any window, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue
+from headway.core.gates.spec import GateKind, GateSpec, check_count, check_gate_name
+
+
+def Rate(name: str, limit: int, per: object, *, shared: bool | None = None) -> GateSpec:  # noqa: N802  (reads as the record that it builds)
+    """Declares a gate that lets at most `limit` starts pass in any window of length `per`.
+
+    The window is half-open and may begin anywhere: two starts exactly `per` apart share none.
+
+    Args:
+        name: fixed, or a template over arguments such as `customer:{phone}`.
+        limit: starts, from 0 (nothing passes).
+        per: the window, as "1h" or a timedelta, at least 1 ms.
+        shared: True where an argument in the name has few values.
+
+    Returns:
+        The gate.
+
+    Raises:
+        InvalidValue: an argument is unusable.
+    """
+    text, common = check_gate_name(name, shared=shared)
+    per_ms = parse_duration(per)
+    if per_ms < 1:
+        message = f"the window of the rate {text!r} is empty"
+        raise InvalidValue(message, hint="give `per` at least 1ms")
+    return GateSpec(
+        name=text,
+        kind=GateKind.RATE,
+        shared=common,
+        limit=check_count(f"limit of {text!r}", limit, least=0),
+        per_ms=per_ms,
+    )
+
+
+def counts(start_at: int, now: int, per_ms: int) -> bool:
+    """Whether a start lies in the window that ends now."""
+    return start_at > now - per_ms
+
+
+def opens_at(starts: Iterable[tuple[int, int]], limit: int, per_ms: int, amount: int) -> int | None:
+    """When a rate has room again, if nothing else starts meanwhile.
+
+    Args:
+        starts: (moment in ms, number) of each start in the window, oldest first.
+        limit: starts in any window.
+        per_ms: the window.
+        amount: starts asked for.
+
+    Returns:
+        Milliseconds, or None if the amount is above the limit.
+    """
+    if amount > limit:
+        return None
+    held = list(starts)
+    used = sum(number for _, number in held)
+    for at, number in held:
+        used -= number
+        if used + amount <= limit:
+            return at + per_ms
+    return None

@@ -1,0 +1,151 @@
+"""A job as it is asked for, and the policy that its kind gives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from headway.core.gates.spec import GateUse
+from headway.core.retry import RetryPolicy
+from headway.core.state import State
+
+DEFAULT_PRIORITY = 512
+MAX_PRIORITY = 2**32 - 1
+MAX_ARGS = 1_000_000
+"""Bytes of a job's arguments."""
+MAX_RESULT = 1_000_000
+"""Bytes of a result, a signal's body, or a job's progress."""
+MAX_ERROR = 16_000
+"""Characters of an error text that are kept."""
+MAX_BATCH = 1_000
+"""Items of one atomic step."""
+MAX_SHARED_GATES = 8
+MAX_CANDIDATES = 1_000
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FollowUp:
+    """A job that is created in the same step in which its cause becomes final.
+
+    Attributes:
+        kind: of the job to create; its arguments are `{"job": id, "state": …, "reason": …}`.
+        lane: where it waits; None for the lane of its cause.
+        states: the final states that create it.
+    """
+
+    kind: str
+    lane: str | None = None
+    states: tuple[State, ...] = (State.DEAD,)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobPolicy:
+    """What a kind says of all its jobs; stores keep each distinct one once.
+
+    Attributes:
+        retry: when and how often a failed job is tried again.
+        timeout_ms: how long a handler may run; None for as long as it likes.
+        start_within_ms: a gated job not started by then is handed back.
+        on_deadline: what an unanswered hand-over becomes: "dead" or "retry".
+        reconcile: the kind of the job that asks the provider, if there is one.
+        reconcile_within_ms: how long that job has before the deadline decides.
+        on_final: what follows the end.
+        keep_ms: how long a final job is kept.
+        key_for_ms: how long its key lives after the end.
+        cascade: whether the job offers itself to candidates.
+    """
+
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    timeout_ms: int | None = None
+    start_within_ms: int = 1_000
+    on_deadline: str = "dead"
+    reconcile: str | None = None
+    reconcile_within_ms: int = 300_000
+    on_final: FollowUp | None = None
+    keep_ms: int = 7 * DAY_MS
+    key_for_ms: int = 7 * DAY_MS
+    cascade: bool = False
+
+
+DEFAULT_POLICY = JobPolicy()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewJob:
+    """One piece of work to be dispatched, as its maker asks for it.
+
+    Attributes:
+        id: a UUID in its canonical text, made by the caller's side.
+        kind: names the handler.
+        lane: where it waits.
+        tenant: for whom; empty for nobody in particular.
+        subject: what it is about (a phone, a recipient); None for nothing.
+        stage: of a kind with stages; else empty.
+        args: a JSON object, UTF-8.
+        priority: 0 to 4294967295, smaller first.
+        due_at: milliseconds UTC; None for now.
+        expires_at: when a job that never started becomes dead; None for never.
+        key: makes the enqueue idempotent within the tenant; None for none.
+        gates: resolved, in the order declared.
+        policy: what its kind says.
+        candidates: of a cascade, in the order to be asked.
+        entry: the timetable entry that made it; None for none.
+        fired_at: the entry's moment.
+    """
+
+    id: str
+    kind: str
+    lane: str = "main"
+    tenant: str = ""
+    subject: str | None = None
+    stage: str = ""
+    args: bytes = b"{}"
+    priority: int = DEFAULT_PRIORITY
+    due_at: int | None = None
+    expires_at: int | None = None
+    key: str | None = None
+    gates: tuple[GateUse, ...] = ()
+    policy: JobPolicy = DEFAULT_POLICY
+    candidates: tuple[str, ...] = ()
+    entry: str | None = None
+    fired_at: int | None = None
+
+    def body_hash(self) -> bytes:
+        """What two enqueues under one key or id must agree on."""
+        return body_hash(self.kind, self.lane, self.tenant, self.subject, self.args)
+
+
+def body_hash(kind: str, lane: str, tenant: str, subject: str | None, args: bytes) -> bytes:
+    """A hash of what two enqueues under one key or id must agree on.
+
+    Args:
+        kind: names the handler.
+        lane: where it waits.
+        tenant: for whom.
+        subject: what it is about.
+        args: the JSON object as sent.
+
+    Returns:
+        12 bytes.
+    """
+    # Each part goes in with its length, so that no two lists of parts run into one text.
+    parts = [part.encode() for part in (kind, lane, tenant, subject or "")]
+    head = b"".join(len(part).to_bytes(4) + part for part in parts)
+    return blake2b(head + args, digest_size=12).digest()
+
+
+def derived_id(*parts: object) -> str:
+    """The id of a job that follows from others: the same parts give the same id.
+
+    Args:
+        parts: what it follows from, such as a cause's id, its life and a word.
+
+    Returns:
+        A UUID of version 8, in its canonical text.
+    """
+    raw = bytearray(blake2b("\x1f".join(map(str, parts)).encode(), digest_size=16).digest())
+    raw[6] = raw[6] & 0x0F | 0x80
+    raw[8] = raw[8] & 0x3F | 0x80
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

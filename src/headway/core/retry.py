@@ -1,0 +1,96 @@
+"""Backoff: how long a job waits before its next attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal, get_args
+
+from headway.core.duration import format_duration, parse_duration
+from headway.core.errors import InvalidValue
+
+Jitter = Literal["full", "equal", "none"]
+JITTERS: tuple[Jitter, ...] = get_args(Jitter)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryPolicy:
+    """The resolved form of a `Backoff`, as stores keep it.
+
+    Attributes:
+        attempts: how many attempts a life has, at least 1.
+        base_ms: the delay after the first failure.
+        factor: by how much each further delay grows.
+        cap_ms: no delay is longer.
+        jitter: `full` draws from 0 to the delay, `equal` from its half, `none` takes it whole.
+    """
+
+    attempts: int = 5
+    base_ms: int = 10_000
+    factor: float = 2.0
+    cap_ms: int = 3_600_000
+    jitter: Jitter = "full"
+
+    def exhausted(self, attempt: int) -> bool:
+        """Whether no attempt is left after this one (1 for the first)."""
+        return attempt >= self.attempts
+
+    def delay_ms(self, attempt: int, seed: str) -> int:
+        """The delay after a failed attempt.
+
+        The draw is a hash of the seed, so that a repeated settlement writes the same moment.
+
+        Args:
+            attempt: the attempt that failed, 1 for the first.
+            seed: what the jitter is drawn from, such as the job's id and run.
+
+        Returns:
+            Milliseconds, from 0 to `cap_ms`.
+        """
+        # Beyond 2^64 the cap has long been reached; a larger exponent would overflow.
+        whole = min(float(self.cap_ms), self.base_ms * self.factor ** min(attempt - 1, 64))
+        if self.jitter == "none":
+            return int(whole)
+        draw = int.from_bytes(blake2b(seed.encode(), digest_size=8).digest()) / 2**64
+        floor = whole / 2 if self.jitter == "equal" else 0.0
+        return int(floor + (whole - floor) * draw)
+
+
+def Backoff(  # noqa: N802  (reads as the record that it builds)
+    attempts: int = 5,
+    base: object = "10s",
+    factor: float = 2.0,
+    cap: object = "1h",
+    jitter: Jitter = "full",
+) -> RetryPolicy:
+    """Builds the policy by which a failed job is tried again.
+
+    Args:
+        attempts: how many attempts a life has, at least 1.
+        base: the delay after the first failure, as "10s" or a timedelta.
+        factor: by how much each further delay grows, at least 1.
+        cap: no delay is longer, as "1h" or a timedelta.
+        jitter: "full", "equal" or "none".
+
+    Returns:
+        The policy.
+
+    Raises:
+        InvalidValue: an argument is out of its range.
+    """
+    if attempts < 1:
+        message = f"Backoff: attempts is {attempts}"
+        raise InvalidValue(message, hint="at least 1; the first run is an attempt")
+    if not 1 <= factor <= 1000:
+        message = f"Backoff: factor is {factor}"
+        raise InvalidValue(message, hint="from 1 (constant) to 1000")
+    if jitter not in JITTERS:
+        message = f"Backoff: jitter is {jitter!r}"
+        raise InvalidValue(message, hint="full, equal or none")
+    base_ms, cap_ms = parse_duration(base), parse_duration(cap)
+    if cap_ms < base_ms:
+        message = f"Backoff: cap {format_duration(cap_ms)} is below base {format_duration(base_ms)}"
+        raise InvalidValue(message, hint="raise the cap or lower the base")
+    return RetryPolicy(
+        attempts=attempts, base_ms=base_ms, factor=float(factor), cap_ms=cap_ms, jitter=jitter
+    )

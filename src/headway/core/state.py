@@ -1,0 +1,60 @@
+"""The states of a job and the one table of moves between them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from headway.core.errors import InvariantBroken
+
+
+class State(StrEnum):
+    """Where a job stands; exactly what is stored."""
+
+    SCHEDULED = "scheduled"
+    WAITING = "waiting"
+    PARKED = "parked"
+    RUNNING = "running"
+    AWAITING = "awaiting"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+FINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
+"""No move leaves these but an operator's retry, which begins a new life."""
+
+HELD = frozenset({State.RUNNING, State.AWAITING})
+"""The states in which a job holds permits."""
+
+QUEUED = frozenset({State.SCHEDULED, State.WAITING, State.PARKED})
+"""The states in which nobody holds the job."""
+
+MOVES: dict[State, frozenset[State]] = {
+    State.SCHEDULED: QUEUED | FINAL,
+    State.WAITING: QUEUED | FINAL | {State.RUNNING},
+    State.PARKED: QUEUED | FINAL,
+    State.RUNNING: FINAL | {State.AWAITING, State.SCHEDULED, State.WAITING},
+    State.AWAITING: FINAL | {State.AWAITING, State.SCHEDULED, State.WAITING},
+    State.SUCCEEDED: frozenset(),
+    State.DEAD: frozenset({State.WAITING, State.SCHEDULED}),
+    State.CANCELLED: frozenset({State.WAITING, State.SCHEDULED}),
+}
+"""From each state, the states a job may go to.
+
+A queued job becomes `succeeded` only by an operator; `restore` alone makes jobs in `awaiting`.
+"""
+
+
+def check_move(old: State, new: State) -> None:
+    """Lets a move of the table pass.
+
+    Args:
+        old: the state before.
+        new: the state after.
+
+    Raises:
+        InvariantBroken: the table has no such move; the step must be rolled back.
+    """
+    if new not in MOVES[old]:
+        message = f"no move leads from {old} to {new}"
+        raise InvariantBroken(message)

@@ -1,0 +1,145 @@
+"""Feeding: parked jobs are moved into their flows when their keyed gate has room."""
+
+from __future__ import annotations
+
+from headway.core.claim import Head, may_feed
+from headway.core.gates.spec import GateUse
+from headway.core.state import State
+from headway.stores.ledger.gatebook import GateBook, use_at
+from headway.stores.ledger.rows import JobRow
+
+FEED_FLOWS = 256
+"""Flows read at a time."""
+FEED_HEADS = 100
+"""Heads fed of one flow in one step; the others as their forerunners leave."""
+REFIT = 1_000
+"""Unfit jobs looked at again in one step when their gate's capacity changed."""
+
+
+def feed_gate(book: GateBook, gate: str) -> int:
+    """Feeds every flow that waits at a keyed gate, as far as the gate has room.
+
+    Args:
+        book: the step's gates.
+        gate: its resolved name.
+
+    Returns:
+        How many jobs were moved.
+    """
+    jobs = book.ledger.jobs
+    moved, after = 0, -1
+    while flows := jobs.parked_flows(gate, after, FEED_FLOWS):
+        moved += sum(feed_flow(book, gate, flow) for flow in flows)
+        after = flows[-1]
+    return moved
+
+
+def feed_flow(book: GateBook, gate: str, flow: int) -> int:
+    """Moves the next parked heads of one flow into it, each with a ticket.
+
+    Args:
+        book: the step's gates.
+        gate: where they are parked.
+        flow: whose.
+
+    Returns:
+        How many were moved.
+    """
+    jobs = book.ledger.jobs
+    heads = jobs.parked_heads(gate, flow, 1)
+    if not heads:
+        return 0
+    use = use_at(heads[0], gate)
+    view = book.view(use)
+    if view.free > 1:
+        heads = jobs.parked_heads(gate, flow, min(view.free, FEED_HEADS) + 1)
+    fed = _fitting(book, gate, flow, heads, view.free) if view.free > 0 else []
+    if fed:
+        jobs.feed([head.order.seq for head, _ in fed], gate, [amount for _, amount in fed])
+        lane = jobs.flow(flow).lane
+        from_parked(book, lane, len(fed))
+        book.ledger.wake(lane)
+    if len(heads) > len(fed):
+        arm(book, use_at(heads[len(fed)], gate))
+    return len(fed)
+
+
+def _fitting(
+    book: GateBook, gate: str, flow: int, heads: list[Head], free: int
+) -> list[tuple[Head, int]]:
+    tickets = book.ledger.jobs.tickets(gate, flow)
+    fed: list[tuple[Head, int]] = []
+    for head in heads:
+        amount = use_at(head, gate).amount
+        ahead = sum(taken for order, taken in tickets if order < head.order)
+        if not may_feed(free, ahead, amount):
+            break
+        fed.append((head, amount))
+        tickets.append((head.order, amount))
+    return fed
+
+
+def from_parked(book: GateBook, lane: str, n: int) -> None:
+    """Counts jobs that went from parked to waiting."""
+    counts = book.ledger.counts
+    counts.move(lane, State.PARKED, State.WAITING, n)
+    counts.happened("fed", n)
+
+
+def arm(book: GateBook, use: GateUse) -> None:
+    """Sets the timer of a keyed gate that is shut now and opens by itself."""
+    view = book.view(use)
+    if view.fits(use.amount):
+        return
+    at = book.opens_at(view, use.template, use.amount)
+    if at is not None:
+        _arm(book, use.name, at, use.template)
+
+
+def _arm(book: GateBook, gate: str, at: int, template: str = "") -> None:
+    row = book.find(gate)
+    if row is None or row.timer_at is None or row.timer_at > at:
+        book.change(gate, template).timer_at = at
+
+
+def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
+    """Looks at keyed gates whose timer has come.
+
+    Args:
+        book: the step's gates.
+        limit: the most gates.
+
+    Returns:
+        How many gates, and how many jobs were moved.
+    """
+    gates = book.ledger.gates.due_timers(limit)
+    moved = 0
+    for gate in gates:
+        row = book.find(gate)
+        if row is not None:
+            row = book.change(gate, row.template, row.pool)
+            row.timer_at = None
+            if row.closed_until is not None and row.closed_until <= book.ledger.now:
+                row.closed_until, row.closed_by, row.closed_reason = None, "", ""
+        refit(book, gate)
+        moved += feed_gate(book, gate)
+    return len(gates), moved
+
+
+def refit(book: GateBook, gate: str) -> None:
+    """Takes jobs that asked for more than their gate could give into its queue again.
+
+    Whether they fit now is seen when they are looked at; so a capacity that was raised strands
+    nobody.
+    """
+    jobs = book.ledger.jobs
+    ids = jobs.unfit_at(gate, REFIT)
+    if not ids:
+        return
+    back: list[JobRow] = []
+    for row in jobs.load(ids).values():
+        uses = [use for use in row.keyed if use.name == gate]
+        if not uses or not book.view(uses[0]).never_fits(uses[0].amount):
+            row.unfit = False
+            back.append(row)
+    jobs.save(back)

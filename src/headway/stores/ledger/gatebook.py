@@ -1,0 +1,282 @@
+"""The gates of one step: what room they have, what is taken and given back, who is fed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headway.core.claim import CANDIDATE, Head
+from headway.core.errors import InvariantBroken
+from headway.core.gates.hours import is_open, next_opening
+from headway.core.gates.pool import member_gate
+from headway.core.gates.slots import room
+from headway.core.gates.spec import GateKind, GateSpec, GateUse
+from headway.core.gates.view import GateView, MemberView
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.rows import FOREVER, GateRow
+
+
+class GateBook:
+    """The gates that one step looks at; loaded once each, written once at the end."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.templates = ledger.gates.templates()
+        self.rows: dict[str, GateRow | None] = {}
+        self.views: dict[str, GateView] = {}
+        self.dirty: set[str] = set()
+
+    # What is known of a gate
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Loads gates in one go; those without a row are remembered as such."""
+        wanted = [name for name in dict.fromkeys(names) if name not in self.rows]
+        if not wanted:
+            return
+        found = self.ledger.gates.load(wanted)
+        for name in wanted:
+            self.rows[name] = found.get(name)
+
+    def prefetch_uses(self, uses: Iterable[GateUse]) -> None:
+        """Loads the gates of these uses, members of pools among them."""
+        self.prefetch(name for use in uses for name in self._names(use.name, use.template))
+
+    def _names(self, name: str, template: str) -> Iterable[str]:
+        yield name
+        declared = self.templates.get(template)
+        if declared is not None and declared.current.kind is GateKind.POOL:
+            for member, _ in declared.current.members:
+                yield member_gate(name, member)
+
+    def find(self, name: str) -> GateRow | None:
+        """The gate's row, if there is one."""
+        if name not in self.rows:
+            self.prefetch((name,))
+        return self.rows[name]
+
+    def change(self, name: str, template: str, pool: str = "") -> GateRow:
+        """The gate's row, made if need be, to be changed; written at the end of the step."""
+        row = self.find(name)
+        if row is None:
+            row = self.rows[name] = GateRow(name=name, template=template, pool=pool)
+        self.dirty.add(name)
+        return row
+
+    def spec(self, template: str) -> GateSpec | None:
+        """What is declared under a name, an operator's values applied."""
+        declared = self.templates.get(template)
+        return declared.current if declared else None
+
+    # Views
+
+    def view(self, use: GateUse) -> GateView:
+        """The room that a declared gate has in this step."""
+        known = self.views.get(use.name)
+        if known is None:
+            known = self.views[use.name] = self._look(use.name, use.template)
+        return known
+
+    def implicit(self, name: str, capacity: int | None = None) -> GateView | None:
+        """The room of an implicit gate; None while it is undefined, and so open.
+
+        Args:
+            name: `all`, `lane:…`, `tenant:…` or `kind:…`.
+            capacity: of a lane's own concurrency; an operator's value for the gate wins.
+        """
+        known = self.views.get(name)
+        if known is not None:
+            return known
+        row = self.find(name)
+        if row is None and capacity is None:
+            return None
+        most = capacity if row is None or row.capacity is None else row.capacity
+        shut = self._shut(row)
+        if most is None and not shut:
+            return None
+        view = GateView(name=name, kind=None if most is None else GateKind.SLOTS)
+        if most is not None:
+            view.most = most
+            view.free = room(most, row.used if row else 0)
+        self._close(view, row)
+        self.views[name] = view
+        return view
+
+    def _look(self, name: str, template: str) -> GateView:
+        spec = self.spec(template)
+        if spec is None:
+            message = f"the gate {name!r} is asked for, but {template!r} is not declared"
+            raise InvariantBroken(message)
+        row = self.find(name)
+        view = GateView(name=name, kind=spec.kind)
+        if spec.kind is GateKind.SLOTS:
+            self._look_slots(view, spec, row)
+        elif spec.kind is GateKind.RATE:
+            self._look_rate(view, spec, row)
+        elif spec.kind is GateKind.HOURS:
+            self._look_hours(view, row)
+        else:
+            self._look_pool(view, spec, row)
+        self._close(view, row)
+        return view
+
+    def _look_slots(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+        capacity = _capacity(spec.capacity, row)
+        view.most = capacity
+        view.free = room(capacity, row.used if row else 0)
+
+    def _look_rate(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+        limit = _capacity(spec.limit, row)
+        view.most = limit
+        used = 0
+        if row is not None and row.used:
+            used = self.ledger.starts.total(view.name, self.ledger.now - (spec.per_ms or 0))
+        view.counted = used
+        view.free = room(limit, used)
+
+    def _look_hours(self, view: GateView, row: GateRow | None) -> None:
+        now = self.ledger.now
+        opens = row.opens if row else ()
+        if not is_open(opens, now):
+            view.free = 0
+            view.opens_at = next_opening(opens, now)
+
+    def _look_pool(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+        view.strategy = spec.strategy
+        view.last = row.last if row else ""
+        for name, capacity in spec.members:
+            own = self.find(member_gate(view.name, name))
+            most = _capacity(capacity, own)
+            used = own.used if own else 0
+            free = 0 if self._shut(own) else room(most, used)
+            view.members.append(MemberView(name=name, capacity=most, used=used, free=free))
+        view.most = max((one.capacity for one in view.members), default=0)
+        view.free = max((one.free for one in view.members), default=0)
+        if view.free == 0:
+            view.opens_at = self._member_opens_at(view.name, spec)
+
+    def _member_opens_at(self, pool: str, spec: GateSpec) -> int | None:
+        moments = [
+            row.closed_until
+            for name, _ in spec.members
+            if (row := self.find(member_gate(pool, name))) and self._shut(row)
+        ]
+        return min((at for at in moments if at and at < FOREVER), default=None)
+
+    def _shut(self, row: GateRow | None) -> bool:
+        return (
+            row is not None and row.closed_until is not None and row.closed_until > self.ledger.now
+        )
+
+    def _close(self, view: GateView, row: GateRow | None) -> None:
+        if row is None or not self._shut(row) or row.closed_until is None:
+            return
+        view.free = 0
+        if row.closed_until >= FOREVER:
+            view.opens_at = None
+        else:
+            view.opens_at = max(row.closed_until, view.opens_at or 0)
+
+    def opens_at(self, view: GateView, template: str, amount: int) -> int | None:
+        """When a gate that does not fit an amount now opens by itself, if that is known."""
+        if view.opens_at is not None or view.kind is not GateKind.RATE:
+            return view.opens_at
+        spec = self.spec(template)
+        if spec is None or self._shut(self.find(view.name)) or amount > view.most:
+            return None
+        per_ms = spec.per_ms or 0
+        after_at = self.ledger.now - per_ms
+        # So many starts must leave the window first; each stored moment counts at least one.
+        excess = self.ledger.starts.total(view.name, after_at) + amount - view.most
+        for at, number in self.ledger.starts.oldest(view.name, after_at, max(1, excess)):
+            excess -= number
+            if excess <= 0:
+                return at + per_ms
+        return None
+
+    # Taking and giving back
+
+    def use_up(self, name: str, template: str, amount: int, pool: str = "") -> None:
+        """Counts permits of a Slots, a member or an implicit gate as out."""
+        self.change(name, template, pool).used += amount
+
+    def count_starts(self, counts: dict[str, tuple[str, int]]) -> None:
+        """Counts starts of rates now, and forgets those that no window needs any more.
+
+        Args:
+            counts: the template and the number of starts, by gate.
+        """
+        ledger = self.ledger
+        for name, (template, number) in counts.items():
+            row = self.change(name, template)
+            spec = self.spec(template)
+            if row.used and spec is not None:
+                row.used -= ledger.starts.trim(name, ledger.now - (spec.per_ms or 0))
+            row.used += number
+        ledger.starts.add({name: number for name, (_, number) in counts.items()})
+
+    def give_back(self, gate: str, amount: int) -> None:
+        """Counts permits as back; the view is read anew when it is next looked at."""
+        row = self.find(gate)
+        if row is None or row.used < amount:
+            message = f"{amount} permits of {gate!r} come back, but fewer are out"
+            raise InvariantBroken(message)
+        row.used -= amount
+        self.dirty.add(gate)
+        self.forget_view(gate)
+
+    def forget_view(self, gate: str) -> None:
+        """A gate changed under its view, and under its pool's."""
+        self.views.pop(gate, None)
+        row = self.find(gate)
+        if row is not None and row.pool:
+            self.views.pop(row.pool, None)
+
+    def remember_member(self, pool: str, template: str, member: str) -> None:
+        """Keeps which member was chosen last, where the next choice depends on it."""
+        spec = self.spec(template)
+        if spec is not None and spec.strategy == "round_robin":
+            self.change(pool, template).last = member
+
+    def save(self) -> None:
+        """Writes what changed."""
+        if self.dirty:
+            self.ledger.gates.save(row for name in self.dirty if (row := self.rows[name]))
+            # An idle row is gone now; what is asked for next is read again.
+            for name in self.dirty:
+                del self.rows[name]
+            self.dirty.clear()
+
+
+def _capacity(declared: int | None, row: GateRow | None) -> int:
+    if row is not None and row.capacity is not None:
+        return row.capacity
+    return declared or 0
+
+
+def use_at(head: Head, gate: str) -> GateUse:
+    """The use by which a parked job waits at a gate, its name resolved.
+
+    Args:
+        head: the job.
+        gate: where it is parked, or whose ticket it carries.
+
+    Returns:
+        The use, under the gate's name.
+
+    Raises:
+        InvariantBroken: it asks for no such gate.
+    """
+    for use in head.keyed:
+        if use.name == gate:
+            return use
+        if CANDIDATE in use.name:
+            for candidate in head.candidates:
+                if use.name.replace(CANDIDATE, candidate) == gate:
+                    return GateUse(
+                        name=gate,
+                        template=use.template,
+                        amount=use.amount,
+                        hold=use.hold,
+                        shared=False,
+                    )
+    message = f"job {head.id} is parked at {gate!r}, which it does not ask for"
+    raise InvariantBroken(message)

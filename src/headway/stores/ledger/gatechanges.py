@@ -1,0 +1,255 @@
+"""Changes of what a gate is: declared by code, set and reset by an operator, opened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.contract.definitions import SetGate
+from headway.core.errors import InvalidValue
+from headway.core.gates.pool import member_gate
+from headway.core.gates.spec import GateKind, GateSpec, check_count
+from headway.core.naming import check_name
+from headway.stores.ledger.feeding import feed_gate, refit
+from headway.stores.ledger.gatenames import is_implicit, place_of
+from headway.stores.ledger.horizon import extend
+from headway.stores.ledger.rows import GateRow, PermitRow, TemplateRow
+from headway.stores.ledger.step import Step
+
+PAGE = 1_000
+
+
+def declare_gate(step: Step, spec: GateSpec) -> bool:
+    """Code says what a gate is.
+
+    Args:
+        step: the step.
+        spec: as declared.
+
+    Returns:
+        Whether anything changed.
+
+    Raises:
+        InvalidValue: it is declared as another kind; nothing was written.
+    """
+    known = step.book.templates.get(spec.name)
+    if known is not None and known.spec == spec:
+        return False
+    if known is not None and (known.spec.kind, known.spec.shared) != (spec.kind, spec.shared):
+        old = f"{'shared' if known.spec.shared else 'keyed'} {known.spec.kind}"
+        new = f"{'shared' if spec.shared else 'keyed'} {spec.kind}"
+        message = f"the gate {spec.name!r} is declared as a {old}, not a {new}"
+        raise InvalidValue(message, hint="give the new gate a new name; jobs wait at the old one")
+    save_template(step, TemplateRow(spec=spec, override=known.override if known else None))
+    return True
+
+
+def save_template(step: Step, row: TemplateRow) -> None:
+    """Writes a declared gate, and lets all its instances see it at once."""
+    step.ledger.gates.save_template(row)
+    step.book.templates = step.ledger.gates.templates()
+    step.book.views.clear()
+    name = row.spec.name
+    if row.spec.kind is GateKind.HOURS:
+        _recompute_hours(step, name)
+    elif not row.spec.shared:
+        _look_again(step, name)
+
+
+def _recompute_hours(step: Step, template: str) -> None:
+    after = ""
+    while rows := step.ledger.gates.page(after, PAGE):
+        for row in rows:
+            if row.template == template:
+                extend(step.book, row.name, template, row.zone or "UTC")
+        after = rows[-1].name
+
+
+def _look_again(step: Step, template: str) -> None:
+    """Keyed gates of a template that have jobs parked are looked at, by their timers, soon."""
+    after = ""
+    jobs = step.ledger.jobs
+    while names := jobs.parked_gates(after, PAGE):
+        for name in names:
+            if place_of(step.book.templates, name).template == template:
+                row = step.book.change(name, template)
+                row.timer_at = step.ledger.now
+        after = names[-1]
+
+
+def set_gate(step: Step, item: SetGate) -> str:
+    """An operator's values of a gate.
+
+    Args:
+        step: the step.
+        item: which gate, and what.
+
+    Returns:
+        What was set, for the trail.
+
+    Raises:
+        UnknownGate: nothing declares it; nothing was written.
+        InvalidValue: the value does not belong to such a gate; nothing was written.
+    """
+    check_name("gate", item.name)
+    said = ", ".join(
+        f"{what} {value}"
+        for what, value in (
+            ("capacity", item.capacity),
+            ("limit", item.limit),
+            ("per_ms", item.per_ms),
+            ("members", item.members),
+        )
+        if value is not None
+    )
+    for what, value in (("capacity", item.capacity), ("limit", item.limit)):
+        if value is not None:
+            check_count(f"{what} of {item.name!r}", value, least=0)
+    if not said:
+        message = f"nothing to set on the gate {item.name!r}"
+        raise InvalidValue(message, hint="give a capacity, a limit and window, or members")
+    declared = step.book.templates.get(item.name)
+    if declared is not None:
+        save_template(step, TemplateRow(spec=declared.spec, override=_changed(declared, item)))
+        if declared.spec.shared:
+            step.wake(None)
+        return said
+    _set_instance(step, item)
+    return said
+
+
+def _changed(declared: TemplateRow, item: SetGate) -> GateSpec:
+    spec = declared.current
+    kind = spec.kind
+    wrong = (
+        (item.capacity is not None and kind is not GateKind.SLOTS)
+        or ((item.limit is not None or item.per_ms is not None) and kind is not GateKind.RATE)
+        or (item.members is not None and kind is not GateKind.POOL)
+    )
+    if wrong:
+        message = f"the gate {item.name!r} is a {kind}"
+        raise InvalidValue(
+            message, hint="a slots has a capacity, a rate a limit and per, a pool members"
+        )
+    if item.per_ms is not None and item.per_ms < 1:
+        message = f"the window of {item.name!r} is {item.per_ms} ms"
+        raise InvalidValue(message, hint="at least 1 ms")
+    for member, capacity in item.members or ():
+        check_name(f"member of {item.name!r}", member)
+        check_count(f"capacity of {member!r}", capacity, least=0)
+    return replace(
+        spec,
+        capacity=spec.capacity if item.capacity is None else item.capacity,
+        limit=spec.limit if item.limit is None else item.limit,
+        per_ms=spec.per_ms if item.per_ms is None else item.per_ms,
+        members=spec.members if item.members is None else item.members,
+    )
+
+
+def _set_instance(step: Step, item: SetGate) -> None:
+    if item.members is not None or item.per_ms is not None:
+        message = f"{item.name!r} is one instance of a gate"
+        raise InvalidValue(message, hint="set members and windows on the declared gate")
+    value = item.capacity if item.capacity is not None else item.limit
+    if is_implicit(item.name):
+        track_implicit(step, item.name)
+        step.book.change(item.name, "").capacity = value
+        step.wake(None)
+        return
+    place = place_of(step.book.templates, item.name)
+    spec = step.book.spec(place.template)
+    kind = spec.kind if spec else None
+    if not place.pool and kind not in {GateKind.SLOTS, GateKind.RATE}:
+        message = f"{item.name!r} is a {kind}"
+        raise InvalidValue(message, hint="set its members, or the capacity of `pool/member`")
+    step.book.change(item.name, place.template, place.pool).capacity = value
+    _after_change(step, item.name)
+
+
+def _after_change(step: Step, name: str) -> None:
+    row = step.book.find(name)
+    step.book.forget_view(name)
+    for gate in {name, row.pool if row else ""} - {""}:
+        refit(step.book, gate)
+        feed_gate(step.book, gate)
+    step.wake(None)
+
+
+def track_implicit(step: Step, gate: str) -> None:
+    """Counts permits of an implicit gate from now on, for those who run already too.
+
+    Args:
+        step: the step.
+        gate: `all`, `lane:…`, `tenant:…` or `kind:…`, about to be capped.
+    """
+    what, _, name = gate.partition(":")
+    ledger = step.ledger
+    after = ""
+    while held := ledger.jobs.held(after, PAGE):
+        after = held[-1].id
+        ours = [
+            row
+            for row in held
+            if row.state.value == "running"
+            and (not what or gate == "all" or getattr(row, what) == name)
+        ]
+        have = {
+            one.job for one in ledger.permits.of_jobs(row.id for row in ours) if one.gate == gate
+        }
+        new = [
+            PermitRow(gate, row.id, row.run, "", 1, row.claimed_at or ledger.now, "run")
+            for row in ours
+            if row.id not in have
+        ]
+        if new:
+            ledger.permits.add(new)
+            step.book.use_up(gate, "", len(new))
+            for row in ours:
+                if row.id not in have:
+                    row.care = row.gated = True
+                    row.members[gate] = ""
+            ledger.jobs.save(ours)
+
+
+def reset_gate(step: Step, name: str) -> None:
+    """Forgets an operator's values; what code declares holds again.
+
+    Raises:
+        UnknownGate: nothing declares it; nothing was written.
+    """
+    declared = step.book.templates.get(name)
+    if declared is not None:
+        save_template(step, TemplateRow(spec=declared.spec))
+        for member, _ in declared.spec.members:
+            _reset_instance(step, member_gate(name, member))
+    row = step.book.find(name)
+    if row is None and declared is None:
+        place_of(step.book.templates, name)
+    _reset_instance(step, name)
+
+
+def _reset_instance(step: Step, name: str) -> None:
+    row: GateRow | None = step.book.find(name)
+    if row is not None and row.capacity is not None:
+        step.book.change(name, row.template, row.pool).capacity = None
+        _after_change(step, name)
+
+
+def open_gate(step: Step, name: str) -> bool:
+    """Ends a closing.
+
+    Returns:
+        Whether it was closed.
+
+    Raises:
+        UnknownGate: nothing declares it; nothing was written.
+    """
+    row = step.book.find(name)
+    if row is None:
+        place_of(step.book.templates, name)
+        return False
+    if row.closed_until is None:
+        return False
+    row = step.book.change(name, row.template, row.pool)
+    row.closed_until, row.closed_by, row.closed_reason = None, "", ""
+    _after_change(step, name)
+    return True

@@ -1,0 +1,224 @@
+"""Insertion of new jobs, for enqueue and for whatever creates jobs in its own step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.contract.enqueue import Enqueued
+from headway.core.cascade import Cascade
+from headway.core.check import check_job
+from headway.core.errors import BacklogFull, IdConflict, KeyConflict, UnknownGate
+from headway.core.gates.spec import GateUse
+from headway.core.job import DEFAULT_POLICY, NewJob, body_hash
+from headway.core.state import FINAL, State
+from headway.stores.ledger.followups import follow_up
+from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.horizon import ensure_hours
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.rows import FlowKey, JobRow, KeyRow
+
+Shape = tuple[str, str, str, tuple[GateUse, ...]]
+
+
+class Insertion:
+    """One batch of new jobs."""
+
+    def __init__(self, ledger: Ledger, book: GateBook) -> None:
+        self.ledger = ledger
+        self.book = book
+        self.flows: dict[Shape, tuple[int, tuple[GateUse, ...]]] = {}
+        self.rows: list[JobRow] = []
+        self.keys: dict[tuple[str, str], KeyRow] = {}
+        self.follow: list[NewJob] = []
+        self.counts: dict[tuple[str, State], int] = {}
+        self.wakes: dict[tuple[str, int | None], None] = {}
+
+    def add(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Inserts what does not exist; the replies are in the order of the jobs."""
+        known = self.ledger.jobs.known([job.id for job in jobs])
+        standing = {
+            (row.tenant, row.key): row
+            for row in self.ledger.keys.load(
+                [(job.tenant, job.key) for job in jobs if job.key is not None]
+            ).values()
+            if row.until_at is None or row.until_at > self.ledger.now
+        }
+        seen: dict[str, NewJob] = {}
+        replies: list[Enqueued] = []
+        for job in jobs:
+            if job.id in known:
+                self._check_same(job)
+                replies.append(Enqueued(job.id, created=False))
+                continue
+            if job.id in seen:
+                _refuse_other_body(job, seen[job.id].body_hash())
+                replies.append(Enqueued(job.id, created=False))
+                continue
+            holder = self._holder(job, standing)
+            if holder is not None:
+                replies.append(Enqueued(holder, created=False))
+                continue
+            seen[job.id] = job
+            self._make(job)
+            replies.append(Enqueued(job.id, created=True))
+        self._write()
+        return replies
+
+    def _check_same(self, job: NewJob) -> None:
+        row = self.ledger.jobs.load([job.id])[job.id]
+        body = row.body or body_hash(row.kind, row.lane, row.tenant, row.subject, row.args)
+        _refuse_other_body(job, body)
+
+    def _holder(self, job: NewJob, standing: dict[tuple[str, str], KeyRow]) -> str | None:
+        if job.key is None:
+            return None
+        place = (job.tenant, job.key)
+        body = job.body_hash()
+        held = standing.get(place)
+        if held is None:
+            row = KeyRow(job.tenant, job.key, job.id, body, None)
+            standing[place] = self.keys[place] = row
+            return None
+        if held.body != body:
+            message = f"the key {job.key!r} names job {held.job}, which has another body"
+            raise KeyConflict(
+                message, hint="kind, lane, subject and arguments must be the same under one key"
+            )
+        return held.job
+
+    def _make(self, job: NewJob) -> None:
+        now = self.ledger.now
+        flow, keyed = self._flow(job)
+        due_at = now if job.due_at is None else job.due_at
+        policy = job.policy
+        state = State.WAITING if due_at <= now else State.SCHEDULED
+        row = JobRow(
+            id=job.id,
+            lane=job.lane,
+            tenant=job.tenant,
+            kind=job.kind,
+            subject=job.subject,
+            stage=job.stage,
+            priority=job.priority,
+            due_at=due_at,
+            args=job.args,
+            flow=flow,
+            policy=self.ledger.jobs.policy_number(policy),
+            state=state,
+            created_at=now,
+            expires_at=job.expires_at,
+            key=job.key,
+            keyed=keyed,
+            care=job.key is not None or job.entry is not None or policy is not DEFAULT_POLICY,
+            entry=job.entry,
+            fired_at=job.fired_at,
+            cascade=Cascade(left=job.candidates) if policy.cascade else None,
+        )
+        if row.care and job.key is None and job.entry is None:
+            row.care = needs_care(policy.on_final is not None, policy.cascade, policy.keep_ms)
+        if row.cascade is not None and row.cascade.exhausted:
+            self._exhaust(row, job)
+        place = (row.lane, row.state)
+        self.counts[place] = self.counts.get(place, 0) + 1
+        if row.state is not State.DEAD:
+            self.wakes[row.lane, None if row.state is State.WAITING else due_at] = None
+        self.rows.append(row)
+
+    def _exhaust(self, row: JobRow, job: NewJob) -> None:
+        """A cascade without candidates is over at once, and its follow-up with it."""
+        now = self.ledger.now
+        row.state, row.reason = State.DEAD, "exhausted"
+        row.finished_at, row.purge_at = now, now + job.policy.keep_ms
+        if job.key is not None:
+            place = (job.tenant, job.key)
+            until_at = now + job.policy.key_for_ms
+            self.keys[place] = self.keys[place]._replace(until_at=until_at)
+        follow = job.policy.on_final
+        if follow is not None and State.DEAD in follow.states:
+            self.follow.append(follow_up(row, follow))
+        self.ledger.counts.happened("dead")
+
+    def _flow(self, job: NewJob) -> tuple[int, tuple[GateUse, ...]]:
+        shape = (job.lane, job.tenant, job.kind, job.gates)
+        found = self.flows.get(shape)
+        if found is None:
+            check_job(job)
+            for use in job.gates:
+                if use.template not in self.book.templates:
+                    message = f"job {job.id} of kind {job.kind!r} needs the gate {use.template!r}"
+                    raise UnknownGate(
+                        message, hint="nothing declares it; declare it before you enqueue"
+                    )
+                if use.zone is not None:
+                    ensure_hours(self.book, use)
+            shared = tuple(use for use in job.gates if use.shared)
+            keyed = tuple(use for use in job.gates if not use.shared)
+            flow = self.ledger.jobs.flow_number(FlowKey(job.lane, job.tenant, job.kind, shared))
+            found = self.flows[shape] = (flow, keyed)
+        else:
+            check_job(job)
+        return found
+
+    def _write(self) -> None:
+        if not self.rows:
+            return
+        ledger = self.ledger
+        lanes = dict.fromkeys(lane for lane, _ in self.counts)
+        ledger.lanes.ensure(lanes)
+        self._check_backlog()
+        ledger.jobs.insert(self.rows)
+        ledger.keys.save(self.keys.values())
+        for (lane, state), n in self.counts.items():
+            ledger.counts.move(lane, None, state, n)
+        ledger.counts.happened("enqueued", len(self.rows))
+        for lane, at in self.wakes:
+            ledger.wake(lane, at)
+        if self.follow:
+            insert_new(ledger, self.book, self.follow)
+
+    def _check_backlog(self) -> None:
+        specs = self.ledger.lanes.load(lane for lane, _ in self.counts)
+        limited = {n: r.current.max_backlog for n, r in specs.items()}
+        limited = {lane: most for lane, most in limited.items() if most is not None}
+        if not limited:
+            return
+        held = self.ledger.counts.of_lanes(limited)
+        for lane, most in limited.items():
+            new = sum(n for (name, _), n in self.counts.items() if name == lane)
+            old = sum(n for state, n in held.get(lane, {}).items() if state not in FINAL)
+            if old + new > (most or 0):
+                message = (
+                    f"lane {lane!r} holds {old} jobs of at most {most}; {new} more are refused"
+                )
+                raise BacklogFull(message, hint="try later, or raise the lane's max_backlog")
+
+
+def needs_care(has_follow_up: bool, cascade: bool, keep_ms: int) -> bool:
+    """Whether a job's end is more than a plain mark."""
+    return has_follow_up or cascade or keep_ms != DEFAULT_POLICY.keep_ms
+
+
+def insert_new(ledger: Ledger, book: GateBook, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    """Inserts jobs that do not exist yet, within a step.
+
+    Args:
+        ledger: the step's tables.
+        book: the step's gates; hours that are new are added to it, and the caller saves it.
+        jobs: all or none.
+
+    Returns:
+        As `Store.enqueue`.
+
+    Raises:
+        KeyConflict: a key names a job with another body; the step must be rolled back.
+        IdConflict: an id names a job with another body; the step must be rolled back.
+        UnknownGate: a gate is not declared; the step must be rolled back.
+        BacklogFull: a lane is full; the step must be rolled back.
+    """
+    return Insertion(ledger, book).add(jobs)
+
+
+def _refuse_other_body(job: NewJob, body: bytes) -> None:
+    if job.body_hash() != body:
+        message = f"a job {job.id} exists already, with another body"
+        raise IdConflict(message, hint="make a new id for new work")

@@ -1,0 +1,220 @@
+"""The claim of one lane: its flows are looked at, decided, and what starts or parks is written."""
+
+from __future__ import annotations
+
+from headway.contract.claims import ClaimRequest
+from headway.core.claim import (
+    CANDIDATE,
+    Decision,
+    Fairness,
+    FlowView,
+    Order,
+    Park,
+    Start,
+    decide,
+)
+from headway.core.gates.spec import GateUse
+from headway.core.gates.view import GateView
+from headway.core.state import State
+from headway.stores.ledger.feeding import arm, feed_flow
+from headway.stores.ledger.gatebook import use_at
+from headway.stores.ledger.step import Step
+from headway.stores.ledger.takings import Takings
+
+FLOWS = 256
+"""Flows that one claim looks at in a lane."""
+PARKS = 1_000
+"""Jobs that one claim parks in a lane."""
+LEAST_HEADS = 16
+"""Heads read of one flow at a time, among many flows."""
+
+
+class LaneClaim:
+    """One lane in one claim."""
+
+    def __init__(self, step: Step, request: ClaimRequest, lane: str, after: int) -> None:
+        self.step = step
+        self.ledger = step.ledger
+        self.book = step.book
+        self.request = request
+        self.lane = lane
+        self.after = after
+        self.again = False
+        self.opens_at: int | None = None
+        self.row = self.ledger.lanes.load([lane]).get(lane)
+        self.flows: list[int] | None = None
+        self.stopped: set[int] = set()
+        self.fairness: Fairness | None = None
+        self.shared: dict[int, tuple[list[tuple[GateView, int]], bool]] = {}
+
+    def take(self, n: int, free: int) -> list[tuple[Start, FlowView]]:
+        """Starts up to n jobs, gated ones up to `free`; in order of start."""
+        if self.row is None:
+            return []
+        if self.flows is None:
+            self._find_flows()
+        started: list[tuple[Start, FlowView]] = []
+        parked = 0
+        while len(started) < n:
+            views = self._views(n - len(started))
+            if not views:
+                break
+            decision = decide(
+                views, self.book.view, self._ahead, n - len(started), free, self.fairness
+            )
+            self._note_closed(views, decision)
+            by_flow = {view.flow: view for view in views}
+            self._write(decision, by_flow)
+            started += [(start, by_flow[start.flow]) for start in decision.starts]
+            free -= sum(start.gated for start in decision.starts)
+            parked += len(decision.parks)
+            if not decision.again:
+                break
+            if parked >= PARKS:
+                self.again = True
+                break
+        self._save_fairness(started)
+        return started
+
+    # Flows and what they need
+
+    def _find_flows(self) -> None:
+        found = self.ledger.jobs.flows_waiting(self.lane, self.after, FLOWS)
+        self.flows = found
+        if len(found) == FLOWS:
+            self.after, self.again = found[-1], True
+        else:
+            self.after = -1
+        if self.row is not None and self.row.current.fair == "tenant" and found:
+            tenants = {self.ledger.jobs.flow(flow).tenant for flow in found}
+            self.fairness = Fairness(
+                level=self.row.level,
+                starts=self.ledger.lanes.tenant_starts(self.lane, tenants),
+                weights=dict(self.row.current.weights),
+            )
+
+    def _views(self, n: int) -> list[FlowView]:
+        flows = [flow for flow in self.flows or () if flow not in self.stopped]
+        if not flows:
+            return []
+        names = {"all", f"lane:{self.lane}"}
+        for flow in flows:
+            if flow not in self.shared:
+                key = self.ledger.jobs.flow(flow)
+                names |= {f"tenant:{key.tenant}", f"kind:{key.kind}"}
+                self.book.prefetch_uses(key.shared)
+        self.book.prefetch(names)
+        most = n + 1 if len(flows) == 1 else max(LEAST_HEADS, 2 * n // len(flows))
+        views: list[FlowView] = []
+        for flow in flows:
+            shared, gated = self._shared(flow)
+            if not all(view.fits(amount) for view, amount in shared):
+                self._shut(flow)
+                continue
+            heads = self.ledger.jobs.heads(flow, most)
+            if not heads:
+                self.stopped.add(flow)
+                continue
+            tenant = self.ledger.jobs.flow(flow).tenant
+            more = len(heads) == most
+            views.append(
+                FlowView(
+                    flow=flow, tenant=tenant, shared=shared, gated=gated, heads=heads, more=more
+                )
+            )
+        self._prefetch_keyed(views)
+        return views
+
+    def _shared(self, flow: int) -> tuple[list[tuple[GateView, int]], bool]:
+        found = self.shared.get(flow)
+        if found is None:
+            key = self.ledger.jobs.flow(flow)
+            concurrency = self.row.current.concurrency if self.row else None
+            implicit = [
+                self.book.implicit("all"),
+                self.book.implicit(f"lane:{key.lane}", concurrency),
+                self.book.implicit(f"tenant:{key.tenant}"),
+                self.book.implicit(f"kind:{key.kind}"),
+            ]
+            shared = [(view, 1) for view in implicit if view is not None]
+            shared += [(self.book.view(use), use.amount) for use in key.shared]
+            gated = any(view.kind is not None for view, _ in shared)
+            found = self.shared[flow] = (shared, gated)
+        return found
+
+    def _prefetch_keyed(self, views: list[FlowView]) -> None:
+        uses: list[GateUse] = []
+        for view in views:
+            for head in view.heads:
+                for use in head.keyed:
+                    if CANDIDATE not in use.name:
+                        uses.append(use)
+        self.book.prefetch_uses(uses)
+
+    def _ahead(self, flow: int, gate: str) -> Order | None:
+        return self.ledger.jobs.parked_order(gate, flow)
+
+    # What was decided
+
+    def _note_closed(self, views: list[FlowView], decision: Decision) -> None:
+        for view in views:
+            if view.flow in decision.closed:
+                self._shut(view.flow)
+            elif not decision.again:
+                self.ledger.blocked_since.pop(view.flow, None)
+
+    def _shut(self, flow: int) -> None:
+        """Remembers that a flow is shut, when it opens, and whom to wake."""
+        self.stopped.add(flow)
+        self.ledger.blocked_since.setdefault(flow, self.ledger.now)
+        key = self.ledger.jobs.flow(flow)
+        templates = {use.name: use.template for use in key.shared}
+        opens: list[int | None] = []
+        for view, amount in self.shared[flow][0]:
+            if view.fits(amount):
+                continue
+            template = templates.get(view.name, "")
+            opens.append(self.book.opens_at(view, template, amount))
+            row = self.book.find(view.name)
+            if self.lane not in (row.lanes if row else ()):
+                changed = self.book.change(view.name, template)
+                changed.lanes = (*changed.lanes, self.lane)
+        if opens and all(at is not None for at in opens):
+            at = max(at for at in opens if at is not None)
+            self.opens_at = at if self.opens_at is None else min(at, self.opens_at)
+
+    def _write(self, decision: Decision, views: dict[int, FlowView]) -> None:
+        takings = Takings(self.step, self.request, self.lane)
+        for start in decision.starts:
+            takings.add(start, views[start.flow])
+        takings.write()
+        parks: dict[tuple[str, bool], list[Park]] = {}
+        for park in decision.parks:
+            parks.setdefault((park.gate, park.never_fits), []).append(park)
+        for (gate, unfit), group in parks.items():
+            self.ledger.jobs.park([park.head.order.seq for park in group], gate, unfit=unfit)
+            if not unfit:
+                arm(self.book, use_at(group[0].head, gate))
+        if decision.parks:
+            n = len(decision.parks)
+            self.ledger.counts.move(self.lane, State.WAITING, State.PARKED, n)
+            self.ledger.counts.happened("parked", n)
+        left = [(park.head.ticket, park.flow) for park in decision.parks]
+        left += [(start.head.ticket, start.flow) for start in decision.starts]
+        for gate, flow in dict.fromkeys(left):
+            if gate is not None:
+                feed_flow(self.book, gate, flow)
+
+    def _save_fairness(self, started: list[tuple[Start, FlowView]]) -> None:
+        fairness = self.fairness
+        if fairness is None or not started or self.row is None:
+            return
+        tenants = {view.tenant for _, view in started}
+        starts = {tenant: fairness.starts[tenant] for tenant in tenants}
+        self.ledger.lanes.save_tenant_starts(self.lane, starts)
+        jobs = self.ledger.jobs
+        waiting = {jobs.flow(flow).tenant for flow in self.flows or () if flow not in self.stopped}
+        level = min((fairness.of(tenant) for tenant in waiting | tenants), default=fairness.level)
+        if level > self.row.level:
+            self.row.level = fairness.level = level
+            self.ledger.lanes.save(self.row)

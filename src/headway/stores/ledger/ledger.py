@@ -1,0 +1,54 @@
+"""A ledger: the tables of one store as one step sees them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headway.stores.ledger.tables.gates import GateTable, PermitTable, StartTable
+from headway.stores.ledger.tables.jobs import JobTable
+from headway.stores.ledger.tables.lanes import CountTable, LaneTable
+from headway.stores.ledger.tables.records import (
+    EntryTable,
+    FactTable,
+    KeyTable,
+    SignalTable,
+    TrailTable,
+    WorkerTable,
+)
+
+
+class Ledger(Protocol):
+    """The tables of one store, within one atomic step.
+
+    What a verb reads it reads as of the step's begin and its own writes; what it writes is seen
+    by others when the step ends, or never.
+    """
+
+    jobs: JobTable
+    gates: GateTable
+    permits: PermitTable
+    starts: StartTable
+    lanes: LaneTable
+    counts: CountTable
+    keys: KeyTable
+    signals: SignalTable
+    workers: WorkerTable
+    entries: EntryTable
+    trail: TrailTable
+    facts: FactTable
+    blocked_since: dict[int, int]
+    """Since when this process has found each flow shut by a shared gate; a measure, not stored."""
+
+    @property
+    def now(self) -> int:
+        """The store's time of this step, ms: constant within it, never less than in an earlier."""
+        ...
+
+    def wake(self, lane: str | None, at: int | None = None) -> None:
+        """After the step, wakes those who wait for this lane (None: for any).
+
+        Args:
+            lane: where something may be claimable.
+            at: from when; None for now.
+        """
+        ...

@@ -1,0 +1,179 @@
+"""Jobs, as they are shown."""
+
+from __future__ import annotations
+
+from headway.contract.views import JobQuery, JobsQuery, JobView, NoteView, Page, RunView
+from headway.core.errors import InvalidValue
+from headway.core.state import HELD, State
+from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.rows import JobRow, RunRow
+
+NOTES = 100
+"""Lines of the trail shown with a job."""
+
+
+def read_job(ledger: Ledger, query: JobQuery) -> JobView | None:
+    """One job with its runs and trail."""
+    row = ledger.jobs.load([query.id]).get(query.id)
+    if row is None:
+        return None
+    runs = ledger.jobs.runs([row.id]).get(row.id, [])
+    trail = reversed(ledger.trail.page(row.id, None, NOTES))
+    notes = tuple(
+        NoteView(
+            at=one.at,
+            what=f"{one.verb} {one.detail}".strip(),
+            author=one.author,
+            reason=one.reason,
+        )
+        for one in trail
+    )
+    return job_view(ledger, row, runs_of(row, runs), notes, shown(ledger, row))
+
+
+def read_jobs(ledger: Ledger, query: JobsQuery) -> Page[JobView]:
+    """A page of a listing."""
+    if not 1 <= query.limit <= 1_000:
+        message = f"a page of {query.limit} rows"
+        raise InvalidValue(message, hint="from 1 to 1000")
+    rows, cursor = _rows(ledger, query)
+    runs = ledger.jobs.runs([row.id for row in rows]) if query.runs else {}
+    views = (
+        job_view(
+            ledger,
+            row,
+            runs_of(row, runs.get(row.id, [])) if query.runs else (),
+            (),
+            str(row.state),
+        )
+        for row in rows
+    )
+    return Page(rows=tuple(views), cursor=cursor)
+
+
+def _rows(ledger: Ledger, query: JobsQuery) -> tuple[list[JobRow], str | None]:
+    if query.ids is not None:
+        found = ledger.jobs.load(query.ids)
+        return [found[one] for one in query.ids if one in found], None
+    if query.key is not None:
+        place = (query.tenant or "", query.key)
+        known = ledger.keys.load([place]).get(place)
+        if known is None:
+            return [], None
+        return list(ledger.jobs.load([known.job]).values()), None
+    return ledger.jobs.page(query)
+
+
+def runs_of(row: JobRow, ended: list[RunRow]) -> tuple[RunView, ...]:
+    """All runs of a job, the last among them, oldest first."""
+    runs = [
+        RunView(
+            run=one.run,
+            attempt=one.attempt,
+            stage=one.stage,
+            worker=one.worker,
+            claimed_at=one.claimed_at,
+            handed_at=one.handed_at,
+            ended_at=one.ended_at,
+            outcome=one.outcome,
+            error=one.error,
+            permits=one.members,
+            blocked_ms=one.blocked_ms,
+            due_at=one.due_at,
+            candidate=one.candidate,
+        )
+        for one in ended
+    ]
+    if row.claimed_at is not None:
+        runs.append(_last_run(row))
+    return tuple(runs)
+
+
+def _last_run(row: JobRow) -> RunView:
+    return RunView(
+        run=row.run,
+        attempt=row.attempt,
+        stage=row.stage,
+        worker=row.worker or row.last_worker,
+        claimed_at=row.claimed_at or 0,
+        handed_at=row.handed_at,
+        ended_at=row.finished_at,
+        outcome=row.outcome,
+        error=row.error if row.outcome not in {"", "succeeded"} else "",
+        permits=row.members,
+        blocked_ms=row.blocked_ms,
+        due_at=row.due_at,
+        candidate=row.candidate,
+    )
+
+
+def shown(ledger: Ledger, row: JobRow) -> str:
+    """The state as shown: a queued job that could be claimed is `ready`, else `blocked`."""
+    if row.state is State.PARKED:
+        return "blocked"
+    if row.state is not State.WAITING:
+        return str(row.state)
+    from_gates = GateBook(ledger)
+    flow = ledger.jobs.flow(row.flow)
+    lane = ledger.lanes.load([row.lane]).get(row.lane)
+    concurrency = lane.current.concurrency if lane else None
+    for name, capacity in (
+        ("all", None),
+        (f"lane:{row.lane}", concurrency),
+        (f"tenant:{row.tenant}", None),
+        (f"kind:{row.kind}", None),
+    ):
+        view = from_gates.implicit(name, capacity)
+        if view is not None and not view.fits(1):
+            return "blocked"
+    if all(from_gates.view(use).fits(use.amount) for use in flow.shared):
+        return "ready"
+    return "blocked"
+
+
+def job_view(
+    ledger: Ledger,
+    row: JobRow,
+    runs: tuple[RunView, ...],
+    trail: tuple[NoteView, ...],
+    as_shown: str,
+) -> JobView:
+    """A row, as it is told outside."""
+    return JobView(
+        id=row.id,
+        kind=row.kind,
+        lane=row.lane,
+        tenant=row.tenant,
+        subject=row.subject,
+        stage=row.stage,
+        state=row.state,
+        shown=as_shown,
+        priority=row.priority,
+        due_at=row.due_at,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        finished_at=row.finished_at,
+        deadline_at=row.deadline_at,
+        args=row.args,
+        result=row.result,
+        progress=row.progress,
+        key=row.key,
+        gates=(*ledger.jobs.flow(row.flow).shared, *row.keyed),
+        policy=ledger.jobs.policy(row.policy),
+        run=row.run,
+        attempt=row.attempt,
+        life=row.life,
+        reason=row.reason,
+        error=row.error,
+        parked_at=row.parked_at,
+        worker=row.worker if row.state in HELD else None,
+        cancel_requested=row.cancel_requested,
+        in_doubt=row.in_doubt,
+        entry=row.entry,
+        fired_at=row.fired_at,
+        cascade=row.cascade,
+        seq=row.seq,
+        runs=runs,
+        trail=trail,
+    )

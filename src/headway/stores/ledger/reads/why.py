@@ -1,0 +1,178 @@
+"""Why a job is not running: one sentence, and the facts behind it."""
+
+from __future__ import annotations
+
+from headway.contract.views import GateState, WhyQuery, WhyView
+from headway.core.claim import CANDIDATE
+from headway.core.duration import format_duration
+from headway.core.gates.spec import GateUse
+from headway.core.instant import format_instant
+from headway.core.state import QUEUED, State
+from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.reads.gates import gate_state
+from headway.stores.ledger.reads.jobs import shown
+from headway.stores.ledger.rows import FOREVER, JobRow
+
+PLACES = 1_000
+CANDIDATES = 8
+"""Candidates' gates that are looked at."""
+
+
+def read_why(ledger: Ledger, query: WhyQuery) -> WhyView | None:
+    """Why a job stands where it stands; at most a fixed number of rows is looked at."""
+    row = ledger.jobs.load([query.id]).get(query.id)
+    return None if row is None else _Why(ledger, row).view()
+
+
+class _Why:
+    """One job's reasons."""
+
+    def __init__(self, ledger: Ledger, row: JobRow) -> None:
+        self.ledger = ledger
+        self.row = row
+        self.book = GateBook(ledger)
+        self.now = ledger.now
+        self.closed: list[GateState] = []
+        self.never: list[str] = []
+        self.workers = sum(
+            1
+            for one in ledger.workers.all()
+            if row.lane in one.lanes and one.lease_until > self.now
+        )
+        if row.state in QUEUED:
+            self._look_at_gates()
+
+    def _look_at_gates(self) -> None:
+        row = self.row
+        lane = self.ledger.lanes.load([row.lane]).get(row.lane)
+        concurrency = lane.current.concurrency if lane else None
+        for name, capacity in (
+            ("all", None),
+            (f"lane:{row.lane}", concurrency),
+            (f"tenant:{row.tenant}", None),
+            (f"kind:{row.kind}", None),
+        ):
+            view = self.book.implicit(name, capacity)
+            if view is not None and not view.fits(1):
+                self.closed.append(gate_state(self.book, name))
+        for use in (*self.ledger.jobs.flow(row.flow).shared, *row.keyed):
+            for one in self._of_turns(use):
+                view = self.book.view(one)
+                if view.never_fits(one.amount):
+                    self.never.append(one.name)
+                if not view.fits(one.amount):
+                    self.closed.append(gate_state(self.book, one.name))
+
+    def _of_turns(self, use: GateUse) -> list[GateUse]:
+        if CANDIDATE not in use.name:
+            return [use]
+        names = self.row.cascade.order()[:CANDIDATES] if self.row.cascade else ()
+        return [
+            GateUse(
+                name=use.name.replace(CANDIDATE, name), template=use.template, amount=use.amount
+            )
+            for name in names
+        ]
+
+    def view(self) -> WhyView:
+        row = self.row
+        place = None
+        if row.state is State.WAITING:
+            place = 1 + self.ledger.jobs.place(row.flow, row.order, PLACES)
+        as_shown = (
+            "blocked" if self.closed and row.state is State.WAITING else shown(self.ledger, row)
+        )
+        return WhyView(
+            id=row.id,
+            state=row.state,
+            shown=as_shown,
+            sentence=self._sentence(as_shown, place),
+            closed=tuple(self.closed),
+            never_fits=tuple(self.never),
+            place=place,
+            workers=self.workers,
+            now=self.now,
+            next_at=self._next_at(),
+        )
+
+    def _next_at(self) -> int | None:
+        row = self.row
+        if row.state is State.SCHEDULED:
+            return row.due_at
+        if row.state is State.AWAITING:
+            return row.deadline_at
+        if row.state is State.RUNNING:
+            worker = self.ledger.workers.load(row.worker or "")
+            return worker.lease_until if worker else None
+        opens = [one.opens_at for one in self.closed]
+        if opens and all(at is not None for at in opens):
+            return max(at for at in opens if at is not None)
+        return None
+
+    def _sentence(self, as_shown: str, place: int | None) -> str:
+        row = self.row
+        if row.state is State.RUNNING:
+            asked = "; a cancel was asked for" if row.cancel_requested else ""
+            return f"running: run {row.run} with worker {row.worker}, for {self._since(row.claimed_at)}{asked}"
+        if row.state is State.AWAITING:
+            return self._awaiting()
+        if row.state not in QUEUED:
+            because = f": {row.reason}" if row.reason else ""
+            return f"{row.state}{because}, {self._since(row.finished_at)} ago"
+        parts: list[str] = []
+        if row.state is State.SCHEDULED:
+            parts.append(f"due {self._when(row.due_at)}")
+            if row.reason and row.attempt:
+                parts.append(f"attempt {row.attempt} failed: {row.reason}")
+        parts += [self._gate(one) for one in self.closed]
+        parts += [f"{name} never fits what it asks for" for name in self.never]
+        if row.parked_at is not None and all(one.name != row.parked_at for one in self.closed):
+            parts.append(f"behind others at {row.parked_at}")
+        if place is not None:
+            shown_place = f"{PLACES}+" if place > PLACES else _ordinal(place)
+            parts.append(f"{shown_place} in its flow")
+        if not self.workers:
+            parts.append(f"no live worker serves lane {row.lane}")
+        return f"{as_shown}: {'; '.join(parts)}" if parts else as_shown
+
+    def _awaiting(self) -> str:
+        row = self.row
+        doubt = "; in doubt: its worker died before its handler returned" if row.in_doubt else ""
+        asked = "; a cancel was asked for" if row.cancel_requested else ""
+        return (
+            f"awaiting: handed over {self._since(row.handed_at)} ago, "
+            f"deadline {self._when(row.deadline_at)}{doubt}{asked}"
+        )
+
+    def _gate(self, gate: GateState) -> str:
+        what = "" if gate.kind == "implicit" else f"{gate.kind} "
+        if gate.closed_until is not None:
+            by = f" by {gate.closed_by}" if gate.closed_by else ""
+            why = f" ({gate.closed_reason})" if gate.closed_reason else ""
+            until = (
+                "" if gate.closed_until >= FOREVER else f" until {self._when(gate.closed_until)}"
+            )
+            return f"{what}{gate.name} is closed{by}{until}{why}"
+        if gate.kind == "hours":
+            opens = f" until {self._when(gate.opens_at)}" if gate.opens_at else ""
+            return f"outside {gate.name}{opens}"
+        opens = f", opens {self._when(gate.opens_at)}" if gate.opens_at else ""
+        held = f", held by {gate.holders[0].job}" if gate.holders else ""
+        others = f" and {gate.holder_count - 1} more" if gate.holder_count > 1 else ""
+        return f"{what}{gate.name} is full ({gate.used} of {gate.capacity}){held}{others}{opens}"
+
+    def _when(self, at: int | None) -> str:
+        if at is None:
+            return "at an unknown time"
+        if at <= self.now:
+            return "now"
+        return f"at {format_instant(at)} (in {format_duration(at - self.now)})"
+
+    def _since(self, at: int | None) -> str:
+        return format_duration(max(0, self.now - at)) if at is not None else "a while"
+
+
+def _ordinal(n: int) -> str:
+    suffix = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{suffix}"

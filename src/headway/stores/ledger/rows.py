@@ -1,0 +1,353 @@
+"""The rows that a ledger keeps. Verbs change them in place and save them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from headway.contract.definitions import EntrySpec, LaneSpec
+from headway.core.cascade import Cascade
+from headway.core.claim import Order
+from headway.core.gates.spec import GateSpec, GateUse, Hold
+from headway.core.state import State
+
+FOREVER = 253_402_300_800_000
+"""The end of the year 9999: what is closed until then is closed for good."""
+
+
+class FlowKey(NamedTuple):
+    """What makes a flow: the jobs of one lane, tenant and kind that need the same shared gates."""
+
+    lane: str
+    tenant: str
+    kind: str
+    shared: tuple[GateUse, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class JobRow:
+    """A job.
+
+    Attributes:
+        seq: arrival; given by the ledger at insert, 0 before.
+        body: hash of what a repeated enqueue must agree on, once the fields say it no longer
+            (an edit); empty before.
+        flow: number of its flow (lane, tenant, kind and shared gates stand there too).
+        keyed: its keyed gates, as asked; `{candidate}` not filled in.
+        policy: number of its policy.
+        care: its end needs more than a plain mark: permits, key, follow-up, cascade, entry,
+            known keys, a cancel that was asked for, or a retention of its own.
+        ticket: the keyed gate that it was fed from, while it waits.
+        ticket_amount: what it asks for there.
+        parked_at: the keyed gate where it is parked.
+        unfit: it asks for more than that gate could ever give.
+        parked_since: when it was parked last.
+        blocked_ms: time spent parked since it was due.
+        worker: who holds the run; while awaiting, only until its handler is through.
+        last_worker: who held the run that ended or whose handler is through.
+        request: the worker's claim request that took it.
+        members: gates taken by this run: the member of a pool, "" for another.
+        gated: this run took anything at all.
+        candidate: of a cascade, whose turn this run is.
+        cancel_requested: a cancel waits for the end of the run.
+        reconciles: how many reconcile jobs this run has had.
+        purge_at: when it may be forgotten; set with the end.
+        outcome: the word for how the last run ended; empty while it lives.
+        (the others: as in contract.views.JobView)
+    """
+
+    id: str
+    lane: str
+    tenant: str
+    kind: str
+    subject: str | None
+    stage: str
+    priority: int
+    due_at: int
+    args: bytes
+    flow: int
+    policy: int
+    state: State
+    created_at: int
+    seq: int = 0
+    body: bytes = b""
+    expires_at: int | None = None
+    key: str | None = None
+    keyed: tuple[GateUse, ...] = ()
+    care: bool = False
+    run: int = 0
+    attempt: int = 0
+    life: int = 1
+    ticket: str | None = None
+    ticket_amount: int = 0
+    parked_at: str | None = None
+    unfit: bool = False
+    parked_since: int = 0
+    blocked_ms: int = 0
+    worker: str | None = None
+    last_worker: str = ""
+    request: int = 0
+    claimed_at: int | None = None
+    handed_at: int | None = None
+    deadline_at: int | None = None
+    in_doubt: bool = False
+    members: dict[str, str] = field(default_factory=dict[str, str])
+    gated: bool = False
+    cascade: Cascade | None = None
+    candidate: str = ""
+    cancel_requested: bool = False
+    reconciles: int = 0
+    finished_at: int | None = None
+    purge_at: int | None = None
+    outcome: str = ""
+    reason: str = ""
+    error: str = ""
+    result: bytes | None = None
+    progress: bytes | None = None
+    entry: str | None = None
+    fired_at: int | None = None
+
+    @property
+    def order(self) -> Order:
+        """Its place in its flow."""
+        return Order(self.priority, self.due_at, self.seq)
+
+    def clone(self) -> JobRow:
+        """A row of the same values, to be changed apart."""
+        new = object.__new__(JobRow)
+        for name in _JOB_FIELDS:
+            setattr(new, name, getattr(self, name))
+        return new
+
+
+_JOB_FIELDS = JobRow.__slots__
+
+
+@dataclass(slots=True, kw_only=True)
+class RunRow:
+    """A run that ended, of a job that went on."""
+
+    job: str
+    run: int
+    attempt: int
+    stage: str
+    worker: str
+    claimed_at: int
+    handed_at: int | None
+    ended_at: int
+    outcome: str
+    error: str
+    members: dict[str, str]
+    blocked_ms: int
+    due_at: int
+    candidate: str = ""
+
+
+class GatedStart(NamedTuple):
+    """A start that holds something, as it is written to its job."""
+
+    seq: int
+    members: dict[str, str]
+    candidate: str
+    cascade: Cascade | None
+    blocked_ms: int
+
+
+class DueRow(NamedTuple):
+    """A scheduled job whose time has come."""
+
+    seq: int
+    id: str
+    entry: str | None
+    fired_at: int | None
+
+
+class HeldRow(NamedTuple):
+    """A run that a worker holds."""
+
+    id: str
+    run: int
+    request: int
+    state: State
+    cancel_requested: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class GateRow:
+    """A gate's instance: made when there is something to remember of it.
+
+    Attributes:
+        name: resolved; of a pool's member `pool/member`.
+        template: under which it is declared; "" for an implicit gate.
+        pool: of a member, its pool's name; else "".
+        used: permits out, or starts in the window as of the last trim: a cache.
+        capacity: an operator's value for this instance (a rate's limit too); None for none.
+        closed_until: of a closing; None for none, FOREVER for good.
+        closed_by: who closed it.
+        closed_reason: why.
+        last: of a pool, the member chosen last.
+        timer_at: when a keyed gate must be looked at because it opens by itself.
+        lanes: of a shared gate, lanes whose claims found it shut: to be woken when it has room.
+        zone: of an Hours.
+        opens: of an Hours, absolute open intervals, sorted.
+        horizon_at: of an Hours: known up to here.
+    """
+
+    name: str
+    template: str
+    pool: str = ""
+    used: int = 0
+    capacity: int | None = None
+    closed_until: int | None = None
+    closed_by: str = ""
+    closed_reason: str = ""
+    last: str = ""
+    timer_at: int | None = None
+    lanes: tuple[str, ...] = ()
+    zone: str | None = None
+    opens: tuple[tuple[int, int], ...] = ()
+    horizon_at: int | None = None
+
+    def idle(self) -> bool:
+        """Whether nothing would be forgotten with the row."""
+        return (
+            self.used == 0
+            and self.capacity is None
+            and self.closed_until is None
+            and self.timer_at is None
+            and self.horizon_at is None
+            and not self.last
+        )
+
+    def clone(self) -> GateRow:
+        """A row of the same values, to be changed apart."""
+        return replace(self)
+
+
+@dataclass(slots=True, kw_only=True)
+class TemplateRow:
+    """A gate as it is declared, and what an operator made of it.
+
+    Attributes:
+        spec: what code says.
+        override: an operator's version; None for none.
+    """
+
+    spec: GateSpec
+    override: GateSpec | None = None
+
+    @property
+    def current(self) -> GateSpec:
+        """What holds now."""
+        return self.override or self.spec
+
+
+class PermitRow(NamedTuple):
+    """A permit; its holder is (job, run).
+
+    Attributes:
+        gate: what it is a permit of; of a pool, the member's gate.
+        job: the holder.
+        run: the holder's run.
+        pool: the pool's name; else "".
+        amount: permits.
+        since: when it was taken.
+        hold: how long it is kept.
+    """
+
+    gate: str
+    job: str
+    run: int
+    pool: str
+    amount: int
+    since: int
+    hold: Hold
+
+
+@dataclass(slots=True, kw_only=True)
+class LaneRow:
+    """A lane: what code and an operator say of it, and its fair level."""
+
+    name: str
+    spec: LaneSpec | None = None
+    override: LaneSpec | None = None
+    level: int = 0
+
+    @property
+    def current(self) -> LaneSpec:
+        """What holds now."""
+        return self.override or self.spec or LaneSpec(name=self.name)
+
+
+class KeyRow(NamedTuple):
+    """A key of a tenant; lives while `until_at` is None, and then until that moment."""
+
+    tenant: str
+    key: str
+    job: str
+    body: bytes
+    until_at: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class SignalRow:
+    """An event that was heard.
+
+    Attributes:
+        scope: the job's id, or the key's text while no run is known under it.
+        event: the event's id; unique in the scope.
+        key: under which it came.
+        at: when it came.
+        kept_until: while it is kept for a run that is not there yet; None once it is done with.
+        payload: the signal, encoded, while it is kept.
+    """
+
+    scope: str
+    event: str
+    key: str
+    at: int
+    kept_until: int | None = None
+    payload: bytes = b""
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerRow:
+    """A worker of one random id.
+
+    Attributes:
+        request: the number of its last claim.
+        lapsed: a sweep has seen its lease end.
+    """
+
+    id: str
+    name: str = ""
+    lanes: tuple[str, ...] = ()
+    seen_at: int = 0
+    lease_until: int = 0
+    request: int = 0
+    lapsed: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class EntryRow:
+    """A timetable entry; `spec` is None for one that was removed and left only what it fired."""
+
+    name: str
+    spec: EntrySpec | None
+    revision: int
+    last_fired: int | None = None
+    ahead_until: int | None = None
+    folded: int = 0
+    first_seen_at: int = 0
+
+
+class TrailRow(NamedTuple):
+    """One move; `seq` is given by the ledger."""
+
+    seq: int
+    at: int
+    author: str
+    reason: str
+    verb: str
+    target: str
+    detail: str

@@ -1,0 +1,282 @@
+"""One step of a verb on jobs that are held or queued: what changes is gathered, then written.
+
+A verb moves rows by `end`, `requeue`, `await_signal` and `leave_queue`; `flush` writes the rows,
+gives permits back, inserts what follows, and feeds, in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headway.contract.outcomes import Closing
+from headway.core.job import NewJob
+from headway.core.state import HELD, QUEUED, State, check_move
+from headway.stores.ledger.feeding import feed_flow, feed_gate
+from headway.stores.ledger.followups import follow_up
+from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gatenames import place_of
+from headway.stores.ledger.insert import insert_new
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.rows import FOREVER, JobRow, KeyRow, PermitRow, RunRow
+
+
+class Step:
+    """What one verb changes."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.book = GateBook(ledger)
+        self.rows: dict[str, JobRow] = {}
+        self.dirty: dict[str, JobRow] = {}
+        self.runs: list[RunRow] = []
+        self.releases: list[tuple[str, str | None, str | None]] = []
+        self.tickets: dict[tuple[str, int], None] = {}
+        self.follow: list[NewJob] = []
+        self.woken: dict[tuple[str | None, int | None], None] = {}
+
+    def load(self, ids: Iterable[str]) -> None:
+        """Loads jobs that the step may change."""
+        self.rows.update(self.ledger.jobs.load(one for one in ids if one not in self.rows))
+
+    def row(self, job: str) -> JobRow | None:
+        """A job, loaded once in the step."""
+        if job not in self.rows:
+            self.load((job,))
+        return self.rows.get(job)
+
+    def changed(self, row: JobRow) -> None:
+        """The row is to be written."""
+        self.rows[row.id] = self.dirty[row.id] = row
+
+    def move(self, row: JobRow, new: State) -> None:
+        """Moves a job to another state, and counts it."""
+        check_move(row.state, new)
+        if row.state in QUEUED:
+            self._leave_queue(row)
+        if row.state is not new:
+            self.ledger.counts.move(row.lane, row.state, new)
+        row.state = new
+        self.changed(row)
+
+    def _leave_queue(self, row: JobRow) -> None:
+        if row.ticket is not None:
+            self.tickets[row.ticket, row.flow] = None
+            row.ticket, row.ticket_amount = None, 0
+        if row.parked_at is not None:
+            # One that was parked may have held back those behind it.
+            self.tickets[row.parked_at, row.flow] = None
+            row.blocked_ms += self.ledger.now - row.parked_since
+            row.parked_at, row.unfit = None, False
+
+    def end(
+        self,
+        row: JobRow,
+        state: State,
+        outcome: str,
+        *,
+        reason: str = "",
+        error: str = "",
+        result: bytes | None = None,
+    ) -> State:
+        """Ends a job; a cancel that was asked for decides the state, the outcome stays on the run.
+
+        Args:
+            row: not final.
+            state: what the run, signal, deadline or operator says.
+            outcome: the word kept on the run.
+            reason: why, in a few words.
+            error: of a failure.
+            result: JSON.
+
+        Returns:
+            The state in which it ended.
+        """
+        held = row.state in HELD
+        if row.cancel_requested and held:
+            state = State.CANCELLED
+        if held:
+            self.releases.append((row.id, None, None))
+        self.move(row, state)
+        policy = self.ledger.jobs.policy(row.policy)
+        now = self.ledger.now
+        row.outcome = outcome if held else row.outcome
+        row.reason, row.error = reason, error or row.error
+        if result is not None:
+            row.result = result
+        row.finished_at, row.purge_at = now, now + policy.keep_ms
+        row.deadline_at, row.in_doubt, row.cancel_requested = None, False, False
+        self.ledger.counts.happened(str(state))
+        if row.key is not None:
+            self._end_key(row, policy.key_for_ms)
+        follow = policy.on_final
+        if follow is not None and state in follow.states:
+            self.follow.append(follow_up(row, follow))
+        return state
+
+    def _end_key(self, row: JobRow, key_for_ms: int) -> None:
+        keys = self.ledger.keys
+        known = keys.load([(row.tenant, row.key or "")]).get((row.tenant, row.key or ""))
+        if known is not None and known.job == row.id:
+            until_at = self.ledger.now + key_for_ms
+            keys.save([KeyRow(known.tenant, known.key, row.id, known.body, until_at)])
+
+    def requeue(
+        self, row: JobRow, outcome: str, *, due_at: int | None, repeat: bool, error: str = ""
+    ) -> State:
+        """Puts a held job back into its queue; one that is to be cancelled ends instead.
+
+        Args:
+            row: running or awaiting.
+            outcome: the word kept on the run.
+            due_at: when it is due again; None keeps its due time, and so its place.
+            repeat: whether the attempt is repeated, not used.
+            error: of a failure.
+
+        Returns:
+            The state in which it is now.
+        """
+        if row.cancel_requested:
+            return self.end(row, State.CANCELLED, outcome, reason="cancelled", error=error)
+        now = self.ledger.now
+        self.releases.append((row.id, None, None))
+        self.keep_run(row, outcome, error)
+        if due_at is not None:
+            row.due_at, row.blocked_ms = due_at, 0
+        if repeat:
+            row.attempt -= 1
+        row.error = error or row.error
+        self.move(row, State.SCHEDULED if row.due_at > now else State.WAITING)
+        self.wake(row.lane, row.due_at)
+        return row.state
+
+    def keep_run(self, row: JobRow, outcome: str, error: str = "") -> None:
+        """Writes the run that ends to the job's history, and makes room for the next."""
+        if row.claimed_at is None:
+            return
+        self.runs.append(
+            RunRow(
+                job=row.id,
+                run=row.run,
+                attempt=row.attempt,
+                stage=row.stage,
+                worker=row.worker or row.last_worker,
+                claimed_at=row.claimed_at,
+                handed_at=row.handed_at,
+                ended_at=row.finished_at or self.ledger.now,
+                outcome=outcome,
+                error=error,
+                members=row.members,
+                blocked_ms=row.blocked_ms,
+                due_at=row.due_at,
+                candidate=row.candidate,
+            )
+        )
+        row.worker, row.last_worker, row.claimed_at, row.handed_at = None, "", None, None
+        row.deadline_at, row.in_doubt, row.reconciles = None, False, 0
+        row.members, row.gated, row.outcome, row.progress = {}, False, "", None
+        row.candidate = ""
+        self.changed(row)
+
+    def give_back(self, row: JobRow, *, gate: str | None = None, hold: str | None = None) -> None:
+        """Gives back a held job's permits at a gate or of a hold; giving back twice is nothing."""
+        self.releases.append((row.id, gate, hold))
+
+    def close(self, closings: Iterable[Closing], author: str) -> None:
+        """Closes gates on a handler's word."""
+        for closing in closings:
+            until = closing.until_at
+            if until is None:
+                until = FOREVER if closing.for_ms is None else self.ledger.now + closing.for_ms
+            self.close_gate(closing.gate, until, author, closing.reason)
+
+    def close_gate(self, gate: str, until: int, author: str, reason: str) -> None:
+        """Closes a gate until a moment, or later if it is closed longer already.
+
+        Raises:
+            UnknownGate: nothing declares it; the step must be rolled back.
+        """
+        row = self.book.find(gate)
+        if row is None:
+            template, pool = place_of(self.book.templates, gate)
+            row = self.book.change(gate, template, pool)
+        row = self.book.change(gate, row.template, row.pool)
+        row.closed_until = max(row.closed_until or 0, until)
+        row.closed_by, row.closed_reason = author, reason
+        self.book.forget_view(gate)
+        if until < FOREVER:
+            # Jobs may be parked at it, or come to be: the moment must be noticed.
+            self.wake(None, until)
+            row.timer_at = until if row.timer_at is None else min(row.timer_at, until)
+
+    def wake(self, lane: str | None, at: int | None = None) -> None:
+        """Wakes a lane's waiters after the step."""
+        self.woken[lane, at if at is not None and at > self.ledger.now else None] = None
+
+    def flush(self) -> None:
+        """Writes all of it."""
+        freed = self._free_permits()
+        ledger = self.ledger
+        if self.dirty:
+            ledger.jobs.save(self.dirty.values())
+            self.dirty = {}
+        if self.runs:
+            ledger.jobs.add_runs(self.runs)
+            self.runs = []
+        while self.follow:
+            follow, self.follow = self.follow, []
+            insert_new(ledger, self.book, follow)
+        for gate, flow in self.tickets:
+            feed_flow(self.book, gate, flow)
+        for gate in freed:
+            feed_gate(self.book, gate)
+        self.book.save()
+        for lane, at in self.woken:
+            ledger.wake(lane, at)
+
+    def _free_permits(self) -> list[str]:
+        if not self.releases:
+            return []
+        jobs = dict.fromkeys(job for job, _, _ in self.releases)
+        held: dict[str, list[PermitRow]] = {}
+        for permit in self.ledger.permits.of_jobs(jobs):
+            held.setdefault(permit.job, []).append(permit)
+        gone: dict[PermitRow, None] = {}
+        for job, gate, hold in self.releases:
+            for permit in held.get(job, ()):
+                if (gate is None or gate in {permit.gate, permit.pool}) and (
+                    hold is None or permit.hold == hold
+                ):
+                    gone[permit] = None
+        return self.return_permits(gone) if gone else []
+
+    def return_permits(self, permits: Iterable[PermitRow]) -> list[str]:
+        """Removes permits and counts them as back.
+
+        Returns:
+            The gates that have room now and may have jobs parked.
+        """
+        permits = list(permits)
+        self.ledger.permits.remove(permits)
+        self.book.prefetch(dict.fromkeys(one.gate for one in permits))
+        freed: dict[str, None] = {}
+        for one in permits:
+            self.book.give_back(one.gate, one.amount)
+            for name in (one.gate, one.pool) if one.pool else (one.gate,):
+                if self._is_keyed(name):
+                    freed[name] = None
+                else:
+                    self._wake_waiting(name)
+        return list(freed)
+
+    def _is_keyed(self, gate: str) -> bool:
+        row = self.book.find(gate)
+        spec = self.book.spec(row.template) if row is not None else None
+        if spec is None:
+            # A pool without a row of its own: its members know the template.
+            return row is None or bool(row.template)
+        return not spec.shared
+
+    def _wake_waiting(self, gate: str) -> None:
+        row = self.book.find(gate)
+        for lane in row.lanes if row is not None else ():
+            self.wake(lane)

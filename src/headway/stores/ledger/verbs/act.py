@@ -1,0 +1,168 @@
+"""Act: an operator's moves on jobs, each on the trail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
+from headway.core.check import LATEST
+from headway.core.errors import InvalidValue, PayloadTooLarge
+from headway.core.job import MAX_ARGS, MAX_PRIORITY, body_hash
+from headway.core.naming import check_name
+from headway.core.state import FINAL, HELD, QUEUED, State
+from headway.stores.ledger.codec import decode_replies, encode_replies
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.rows import JobRow, KeyRow, TrailRow
+from headway.stores.ledger.step import Step
+from headway.stores.ledger.verbs.enqueue import check_batch
+
+
+def act(ledger: Ledger, request: ActRequest) -> list[ActReply]:
+    """See `Store.act`."""
+    check_batch("act", len(request.ids))
+    check_name("author", request.author)
+    check_name("request", request.request)
+    _check_edit(request.edit)
+    before = ledger.trail.answer(request.request)
+    if before is not None:
+        return decode_replies(before)
+    step = Step(ledger)
+    step.load(request.ids)
+    replies = [_act_on(step, request, job) for job in request.ids]
+    step.flush()
+    ledger.trail.add(
+        [
+            TrailRow(
+                0,
+                ledger.now,
+                request.author,
+                request.reason,
+                str(request.verb),
+                reply.id,
+                str(reply.answer),
+            )
+            for reply in replies
+            if reply.answer in {Acted.DONE, Acted.ASKED}
+        ]
+    )
+    ledger.trail.keep_answer(request.request, encode_replies(replies))
+    return replies
+
+
+def _check_edit(edit: Edit) -> None:
+    if edit.priority is not None and not 0 <= edit.priority <= MAX_PRIORITY:
+        message = f"priority is {edit.priority}"
+        raise InvalidValue(message, hint=f"from 0 (first) to {MAX_PRIORITY}")
+    if edit.due_at is not None and not 0 <= edit.due_at <= LATEST:
+        message = f"due is {edit.due_at} ms"
+        raise InvalidValue(message, hint="a time from 1970 to 9999")
+    if edit.args is not None and len(edit.args) > MAX_ARGS:
+        message = f"the arguments have {len(edit.args)} bytes"
+        raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}")
+
+
+def _act_on(step: Step, request: ActRequest, job: str) -> ActReply:
+    row = step.row(job)
+    if row is None:
+        return ActReply(id=job, answer=Acted.UNKNOWN, state=None)
+    answer = _VERBS[request.verb](step, row, request)
+    return ActReply(id=job, answer=answer, state=row.state)
+
+
+def _cancel(step: Step, row: JobRow, request: ActRequest) -> Acted:
+    if row.state in FINAL:
+        return Acted.REFUSED
+    if row.state in QUEUED:
+        step.end(row, State.CANCELLED, "", reason=request.reason or "cancelled")
+        return Acted.DONE
+    row.cancel_requested = row.care = True
+    step.changed(row)
+    return Acted.ASKED
+
+
+def _retry(step: Step, row: JobRow, request: ActRequest) -> Acted:
+    if row.state not in {State.DEAD, State.CANCELLED}:
+        return Acted.REFUSED
+    step.keep_run(row, row.outcome, row.error)
+    now = step.ledger.now
+    row.life += 1
+    row.attempt = 0
+    row.finished_at = row.purge_at = row.expires_at = None
+    row.reason = row.error = ""
+    row.result = None
+    row.due_at = now
+    row.blocked_ms = 0
+    if row.cascade is not None:
+        row.cascade = type(row.cascade)(
+            left=tuple(a.candidate for a in row.cascade.asked) + row.cascade.left
+        )
+    _edit_fields(row, request.edit)
+    step.move(row, State.SCHEDULED if row.due_at > now else State.WAITING)
+    if row.key is not None:
+        _revive_key(step, row)
+    step.wake(row.lane, row.due_at)
+    return Acted.DONE
+
+
+def _revive_key(step: Step, row: JobRow) -> None:
+    keys = step.ledger.keys
+    place = (row.tenant, row.key or "")
+    known = keys.load([place]).get(place)
+    if known is not None and known.job == row.id:
+        keys.save([KeyRow(known.tenant, known.key, known.job, known.body, None)])
+
+
+def _run_now(step: Step, row: JobRow, request: ActRequest) -> Acted:
+    del request
+    if row.state not in QUEUED:
+        return Acted.REFUSED
+    if row.state is State.SCHEDULED:
+        row.due_at = step.ledger.now
+        step.move(row, State.WAITING)
+    step.wake(row.lane)
+    return Acted.DONE
+
+
+def _edit(step: Step, row: JobRow, request: ActRequest) -> Acted:
+    if row.state not in QUEUED:
+        return Acted.REFUSED
+    _edit_fields(row, request.edit)
+    # Its place changes: it is looked at from its flow again, wherever it was parked.
+    step.move(row, State.SCHEDULED if row.due_at > step.ledger.now else State.WAITING)
+    step.wake(row.lane, row.due_at)
+    return Acted.DONE
+
+
+def _edit_fields(row: JobRow, edit: Edit) -> None:
+    if edit.priority is not None:
+        row.priority = edit.priority
+    if edit.due_at is not None:
+        row.due_at = edit.due_at
+    if edit.args is not None:
+        if not row.body:
+            row.body = body_hash(row.kind, row.lane, row.tenant, row.subject, row.args)
+        row.args = edit.args
+
+
+def _settle(state: State) -> Callable[[Step, JobRow, ActRequest], Acted]:
+    def by_force(step: Step, row: JobRow, request: ActRequest) -> Acted:
+        if row.state in FINAL:
+            return Acted.REFUSED
+        if row.state in HELD:
+            # The operator's word replaces a cancel that was asked for.
+            row.cancel_requested = False
+            row.worker, row.last_worker = None, row.worker or row.last_worker
+        step.end(row, state, "forced", reason=request.reason or f"{state} by {request.author}")
+        return Acted.DONE
+
+    return by_force
+
+
+_VERBS: dict[Verb, Callable[[Step, JobRow, ActRequest], Acted]] = {
+    Verb.CANCEL: _cancel,
+    Verb.RETRY: _retry,
+    Verb.RUN_NOW: _run_now,
+    Verb.EDIT: _edit,
+    Verb.SUCCEED: _settle(State.SUCCEEDED),
+    Verb.KILL: _settle(State.DEAD),
+}

@@ -1,0 +1,206 @@
+"""Claim: what is due is promoted, then jobs start in order with all their permits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headway.contract.claims import Claimed, ClaimReply, ClaimRequest
+from headway.core.claim import FlowView, Start
+from headway.core.errors import InvalidValue
+from headway.core.job import MAX_BATCH
+from headway.stores.ledger.feeding import run_timers
+from headway.stores.ledger.lanework import LaneClaim
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.promotion import promote
+from headway.stores.ledger.rows import JobRow, WorkerRow
+from headway.stores.ledger.step import Step
+from headway.stores.ledger.verbs.expire import expire
+from headway.stores.ledger.verbs.lapse import lapse
+
+TIMERS = 100
+"""Timers of keyed gates that one claim looks at."""
+EXPIRIES = 1_000
+"""Jobs that never started in time that one claim ends."""
+
+
+def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
+    """See `Store.claim`."""
+    _check(request)
+    worker = _worker(ledger, request)
+    if request.request <= worker.request:
+        return _repeat(ledger, request, worker)
+    _let_time_pass(ledger, request)
+    work = _Work(ledger, request)
+    work.run()
+    if work.jobs or worker.lease_until < ledger.now + request.lease_ms // 2:
+        worker.request = request.request if work.jobs else worker.request
+        worker.seen_at = ledger.now
+        worker.lease_until = max(worker.lease_until, ledger.now + request.lease_ms)
+        worker.lapsed = False
+        worker.lanes = worker.lanes or tuple(lane for lane, _ in request.lanes)
+        ledger.workers.save(worker)
+    return ClaimReply(
+        jobs=work.jobs,
+        now=ledger.now,
+        lease_until=worker.lease_until,
+        next_at=work.next_at(),
+        again=work.again or len(work.jobs) >= request.n,
+        after=work.after,
+    )
+
+
+def _check(request: ClaimRequest) -> None:
+    if not 1 <= request.n <= MAX_BATCH or request.free < 0:
+        message = f"a claim of n={request.n}, free={request.free}"
+        raise InvalidValue(message, hint=f"n from 1 to {MAX_BATCH}, free from 0")
+    if not request.lanes or any(weight < 1 for _, weight in request.lanes):
+        message = f"a claim from the lanes {request.lanes!r}"
+        raise InvalidValue(message, hint="at least one lane, each with a weight of at least 1")
+    if request.request < 1 or request.lease_ms < 1:
+        message = f"a claim of request {request.request}, lease {request.lease_ms} ms"
+        raise InvalidValue(message, hint="both at least 1")
+
+
+def _worker(ledger: Ledger, request: ClaimRequest) -> WorkerRow:
+    worker = ledger.workers.load(request.worker)
+    if worker is None:
+        return WorkerRow(id=request.worker)
+    if worker.lease_until <= ledger.now and not worker.lapsed:
+        # Its runs are not live any more; what it claims from now on is.
+        step = Step(ledger)
+        lapse(step, worker)
+        step.flush()
+        worker.lapsed = True
+    return worker
+
+
+def _repeat(ledger: Ledger, request: ClaimRequest, worker: WorkerRow) -> ClaimReply:
+    rows: list[JobRow] = []
+    if request.request == worker.request:
+        rows = ledger.jobs.taken_by(request.worker, request.request)
+    return ClaimReply(
+        jobs=[_claimed_again(ledger, row) for row in rows],
+        now=ledger.now,
+        lease_until=worker.lease_until,
+        next_at=ledger.now,
+        again=True,
+    )
+
+
+def _claimed_again(ledger: Ledger, row: JobRow) -> Claimed:
+    return Claimed(
+        row.id,
+        row.run,
+        row.attempt,
+        row.kind,
+        row.stage,
+        row.lane,
+        row.tenant,
+        row.subject,
+        row.args,
+        row.priority,
+        row.due_at,
+        ledger.jobs.policy(row.policy),
+        row.gated,
+        {gate: member for gate, member in row.members.items() if member},
+        row.candidate,
+    )
+
+
+def _let_time_pass(ledger: Ledger, request: ClaimRequest) -> None:
+    step = Step(ledger)
+    expire(step, EXPIRIES)
+    run_timers(step.book, TIMERS)
+    for lane, _ in request.lanes:
+        promote(step, lane)
+    step.flush()
+
+
+class _Work:
+    """One claim over its lanes."""
+
+    def __init__(self, ledger: Ledger, request: ClaimRequest) -> None:
+        self.ledger = ledger
+        self.request = request
+        self.step = Step(ledger)
+        self.lanes = {
+            lane: LaneClaim(self.step, request, lane, request.after.get(lane, -1))
+            for lane, _ in request.lanes
+        }
+        self.jobs: list[Claimed] = []
+        self.free = request.free
+
+    def run(self) -> None:
+        """Takes each lane's share, then what the others left."""
+        for lane, share in self._shares():
+            self._take(lane, min(share, self.request.n - len(self.jobs)))
+        if len(self.lanes) > 1 and self.request.order == "weighted":
+            for lane, _ in self.request.lanes:
+                self._take(lane, self.request.n - len(self.jobs))
+        self.step.flush()
+
+    def _take(self, lane: str, n: int) -> None:
+        if n <= 0:
+            return
+        one = self.lanes[lane]
+        started = one.take(n, self.free)
+        self.free -= sum(start.gated for start, _ in started)
+        self.jobs.extend(self._claimed(started))
+
+    def _shares(self) -> Sequence[tuple[str, int]]:
+        lanes, n = self.request.lanes, self.request.n
+        if len(lanes) == 1 or self.request.order == "strict":
+            return [(lane, n) for lane, _ in lanes]
+        # Shares accumulate over the requests, so that small claims are fair in the long run.
+        total = sum(weight for _, weight in lanes)
+        turn = self.request.request
+        shares = [
+            (lane, (turn * n * weight) // total - ((turn - 1) * n * weight) // total)
+            for lane, weight in lanes
+        ]
+        return shares[turn % len(shares) :] + shares[: turn % len(shares)]
+
+    def _claimed(self, started: list[tuple[Start, FlowView]]) -> list[Claimed]:
+        policy = self.ledger.jobs.policy
+        flow = self.ledger.jobs.flow
+        flows = {view.flow: flow(view.flow) for _, view in started}
+        claimed: list[Claimed] = []
+        for start, view in started:
+            head, key = start.head, flows[view.flow]
+            claimed.append(
+                Claimed(
+                    head.id,
+                    head.run + 1,
+                    head.attempt + 1,
+                    key.kind,
+                    head.stage,
+                    key.lane,
+                    key.tenant,
+                    head.subject,
+                    head.args,
+                    head.order.priority,
+                    head.order.due_at,
+                    policy(head.policy),
+                    start.gated,
+                    start.members,
+                    start.candidate,
+                )
+            )
+        return claimed
+
+    @property
+    def again(self) -> bool:
+        """Whether flows were left unexamined."""
+        return any(one.again for one in self.lanes.values())
+
+    @property
+    def after(self) -> Mapping[str, int]:
+        """Where each lane's next claim goes on."""
+        return {lane: one.after for lane, one in self.lanes.items() if one.after >= 0}
+
+    def next_at(self) -> int | None:
+        """When something may be claimable that is not now."""
+        moments = [one.opens_at for one in self.lanes.values()]
+        moments += [self.ledger.jobs.next_due(lane) for lane in self.lanes]
+        moments.append(self.ledger.gates.next_timer())
+        return min((at for at in moments if at is not None), default=None)

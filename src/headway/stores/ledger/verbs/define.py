@@ -1,0 +1,225 @@
+"""Define: gates, lanes, entries and closings are declared, changed or reset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from headway.contract.definitions import (
+    CloseGate,
+    DeclareEntry,
+    DeclareGate,
+    DeclareLane,
+    DefineRequest,
+    EnableEntry,
+    Item,
+    OpenGate,
+    RemoveEntry,
+    ResetGate,
+    ResetLane,
+    SetGate,
+    SetLane,
+)
+from headway.core.errors import InvalidValue, RevisionConflict, UnknownEntry
+from headway.core.naming import check_name
+from headway.core.state import State
+from headway.stores.ledger.gatechanges import (
+    declare_gate,
+    open_gate,
+    reset_gate,
+    set_gate,
+    track_implicit,
+)
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.overlap import fold
+from headway.stores.ledger.rows import FOREVER, EntryRow, LaneRow, TrailRow
+from headway.stores.ledger.step import Step
+
+
+def define(ledger: Ledger, request: DefineRequest) -> int:
+    """See `Store.define`."""
+    check_name("author", request.author)
+    revision = ledger.facts.revision()
+    if request.revision is not None and request.revision != revision:
+        message = f"the definitions are at revision {revision}, not {request.revision}"
+        raise RevisionConflict(message, hint="read them again, and repeat the change")
+    changed = False
+    for item in request.items:
+        step = Step(ledger)
+        did = _DO[type(item)](step, item, request)
+        step.flush()
+        if did is None:
+            continue
+        changed = True
+        verb, target, detail = did
+        ledger.trail.add(
+            [TrailRow(0, ledger.now, request.author, request.reason, verb, target, detail)]
+        )
+    if not changed:
+        return revision
+    ledger.wake(None)
+    return ledger.facts.bump_revision()
+
+
+Did = tuple[str, str, str] | None
+"""What goes on the trail: verb, target, detail; None when nothing changed."""
+
+
+def _declare_gate(step: Step, item: DeclareGate, request: DefineRequest) -> Did:
+    del request
+    changed = declare_gate(step, item.spec)
+    return ("declare gate", item.spec.name, str(item.spec.kind)) if changed else None
+
+
+def _set_gate(step: Step, item: SetGate, request: DefineRequest) -> Did:
+    del request
+    return "set gate", item.name, set_gate(step, item)
+
+
+def _reset_gate(step: Step, item: ResetGate, request: DefineRequest) -> Did:
+    del request
+    reset_gate(step, item.name)
+    return "reset gate", item.name, ""
+
+
+def _close(step: Step, item: CloseGate, request: DefineRequest) -> Did:
+    declared = step.book.templates.get(item.name)
+    if declared is not None and "{" in item.name:
+        message = f"{item.name!r} is a template; many gates have its name"
+        raise InvalidValue(
+            message, hint="close one of them by its resolved name, or pause the lane or kind"
+        )
+    row = step.book.find(item.name)
+    if row is not None:
+        # An operator's word replaces what was said before, shorter or longer.
+        step.book.change(item.name, row.template, row.pool).closed_until = None
+    until = FOREVER if item.until_at is None else item.until_at
+    step.close_gate(item.name, until, request.author, item.reason or request.reason)
+    return "close", item.name, "" if item.until_at is None else str(item.until_at)
+
+
+def _open(step: Step, item: OpenGate, request: DefineRequest) -> Did:
+    del request
+    return ("open", item.name, "") if open_gate(step, item.name) else None
+
+
+def _declare_lane(step: Step, item: DeclareLane, request: DefineRequest) -> Did:
+    del request
+    row = _lane(step, item.spec.name)
+    if row.spec == item.spec:
+        return None
+    row.spec = item.spec
+    _save_lane(step, row)
+    return "declare lane", item.spec.name, ""
+
+
+def _set_lane(step: Step, item: SetLane, request: DefineRequest) -> Did:
+    del request
+    row = _lane(step, item.spec.name)
+    row.override = item.spec
+    _save_lane(step, row)
+    return "set lane", item.spec.name, ""
+
+
+def _reset_lane(step: Step, item: ResetLane, request: DefineRequest) -> Did:
+    del request
+    row = _lane(step, item.name)
+    row.override = None
+    _save_lane(step, row)
+    return "reset lane", item.name, ""
+
+
+def _lane(step: Step, name: str) -> LaneRow:
+    check_name("lane", name)
+    lanes = step.ledger.lanes
+    lanes.ensure([name])
+    return lanes.load([name])[name]
+
+
+def _save_lane(step: Step, row: LaneRow) -> None:
+    if row.current.concurrency is not None:
+        track_implicit(step, f"lane:{row.name}")
+    step.ledger.lanes.save(row)
+
+
+def _declare_entry(step: Step, item: DeclareEntry, request: DefineRequest) -> Did:
+    del request
+    spec = item.spec
+    check_name("entry", spec.name)
+    row = step.ledger.entries.load(spec.name)
+    if row is None:
+        row = EntryRow(name=spec.name, spec=spec, revision=1, first_seen_at=step.ledger.now)
+        step.ledger.entries.save(row)
+        return "declare entry", spec.name, ""
+    if row.spec is not None:
+        # Whether it is switched on is the operator's; code decides it only at first.
+        spec = replace(spec, enabled=row.spec.enabled, job=replace(spec.job, id=row.spec.job.id))
+        if spec == row.spec:
+            return None
+    _drop_fires(step, row)
+    row.spec = spec
+    row.revision += 1
+    row.ahead_until = None
+    step.ledger.entries.save(row)
+    return "declare entry", spec.name, f"revision {row.revision}"
+
+
+def _enable_entry(step: Step, item: EnableEntry, request: DefineRequest) -> Did:
+    del request
+    row = _entry(step, item.name)
+    assert row.spec is not None  # noqa: S101  (_entry has looked)
+    if row.spec.enabled == item.enabled:
+        return None
+    if not item.enabled:
+        _drop_fires(step, row)
+    row.spec = replace(row.spec, enabled=item.enabled)
+    row.revision += 1
+    row.ahead_until = None
+    # What would have fired while it was off is not missed.
+    row.last_fired = max(row.last_fired or 0, step.ledger.now)
+    step.ledger.entries.save(row)
+    return "enable" if item.enabled else "disable", item.name, ""
+
+
+def _remove_entry(step: Step, item: RemoveEntry, request: DefineRequest) -> Did:
+    del request
+    row = _entry(step, item.name)
+    _drop_fires(step, row)
+    row.spec, row.ahead_until = None, None
+    row.revision += 1
+    step.ledger.entries.save(row)
+    return "remove entry", item.name, ""
+
+
+def _entry(step: Step, name: str) -> EntryRow:
+    row = step.ledger.entries.load(name)
+    if row is None or row.spec is None:
+        message = f"no timetable entry {name!r}"
+        raise UnknownEntry(message, hint="`headway timetable` lists them")
+    return row
+
+
+def _drop_fires(step: Step, row: EntryRow) -> None:
+    """Fires that are laid ahead but not due fall, and may be laid anew by the next revision."""
+    moments: list[int] = []
+    for job in step.ledger.jobs.of_entry(row.name):
+        if job.state is State.SCHEDULED:
+            fold(step, row, job, "the entry changed")
+            moments.append(job.fired_at or 0)
+    if moments and row.last_fired is not None:
+        row.last_fired = min(row.last_fired, min(moments) - 1)
+
+
+_DO: dict[type[Item], Callable[..., Did]] = {
+    DeclareGate: _declare_gate,
+    SetGate: _set_gate,
+    ResetGate: _reset_gate,
+    CloseGate: _close,
+    OpenGate: _open,
+    DeclareLane: _declare_lane,
+    SetLane: _set_lane,
+    ResetLane: _reset_lane,
+    DeclareEntry: _declare_entry,
+    EnableEntry: _enable_entry,
+    RemoveEntry: _remove_entry,
+}

@@ -1,0 +1,25 @@
+"""Expiry: a job that never started in time is dead."""
+
+from __future__ import annotations
+
+from headway.core.state import State
+from headway.stores.ledger.step import Step
+
+
+def expire(step: Step, limit: int) -> int:
+    """Ends queued jobs past their `expires_at`.
+
+    Args:
+        step: the step.
+        limit: the most jobs.
+
+    Returns:
+        How many ended.
+    """
+    ids = step.ledger.jobs.expired(limit)
+    if not ids:
+        return 0
+    step.load(ids)
+    for job in ids:
+        step.end(step.rows[job], State.DEAD, "", reason="expired")
+    return len(ids)

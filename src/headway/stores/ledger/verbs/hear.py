@@ -1,0 +1,165 @@
+"""Signals: what the outside world says is applied once, or kept, or definitely late."""
+
+from __future__ import annotations
+
+from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
+from headway.core.cascade import Answer
+from headway.core.errors import InvalidValue, StoreUnavailable
+from headway.core.naming import check_name
+from headway.core.state import HELD, State
+from headway.stores.ledger.codec import decode_signal, encode_signal
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.rows import JobRow, SignalRow, TrailRow
+from headway.stores.ledger.step import Step
+from headway.stores.ledger.turns import accept, end_turn
+from headway.stores.ledger.verbs.lapse import fail
+
+KEPT_MS = 3_600_000
+"""How long an event waits for its run."""
+KEPT_MOST = 100_000
+"""How many events may wait at once."""
+
+
+def signal(ledger: Ledger, event: Signal) -> SignalReply:
+    """See `Store.signal`."""
+    _check(event)
+    step = Step(ledger)
+    found = _find(step, event.key)
+    if found is None:
+        reply = _keep(step, event, event.key)
+    else:
+        reply = _hear(step, event, *found)
+    step.flush()
+    return reply
+
+
+def _check(event: Signal) -> None:
+    check_name("signal key", event.key)
+    check_name("event id", event.event)
+    if event.body is not None and len(event.body) > 1_000_000:
+        message = f"the body of event {event.event!r} has {len(event.body)} bytes"
+        raise InvalidValue(message, hint="at most 1000000")
+
+
+def _find(step: Step, key: str) -> tuple[JobRow, int] | None:
+    known = step.ledger.signals.known(key)
+    if known is None and key.count(":") == 1:
+        # A job's own reference is known from its claim on, before it hands over.
+        job, _, run = key.partition(":")
+        known = (job, int(run)) if run.isascii() and run.isdigit() and len(run) < 10 else None
+    if known is None:
+        return None
+    row = step.row(known[0])
+    return None if row is None or known[1] > row.run else (row, known[1])
+
+
+def _hear(step: Step, event: Signal, row: JobRow, run: int) -> SignalReply:
+    if step.ledger.signals.heard(row.id, event.event) is not None:
+        return SignalReply(answer=Heard.ALREADY, job=row.id, state=row.state)
+    if row.run == run and row.state is State.RUNNING and event.kind is not SignalKind.NOTE:
+        return _keep(step, event, event.key, row)
+    now = step.ledger.now
+    step.ledger.signals.save(SignalRow(scope=row.id, event=event.event, key=event.key, at=now))
+    step.ledger.counts.happened("signals")
+    return SignalReply(answer=_apply(step, event, row, run), job=row.id, state=row.state)
+
+
+def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> SignalReply:
+    signals = step.ledger.signals
+    state = row.state if row is not None else None
+    job = row.id if row is not None else None
+    known = signals.heard(scope, event.event)
+    if known is not None:
+        answer = Heard.KEPT if known.kept_until is not None else Heard.ALREADY
+        return SignalReply(answer=answer, job=job, state=state)
+    if signals.kept_count() >= KEPT_MOST:
+        message = f"{KEPT_MOST} signals are kept for jobs that do not await them"
+        raise StoreUnavailable(message, hint="send it again later")
+    now = step.ledger.now
+    signals.save(
+        SignalRow(
+            scope=scope,
+            event=event.event,
+            key=event.key,
+            at=now,
+            kept_until=now + KEPT_MS,
+            payload=encode_signal(event),
+        )
+    )
+    return SignalReply(answer=Heard.KEPT, job=job, state=state)
+
+
+def apply_kept(step: Step, row: JobRow, key: str) -> None:
+    """Applies the events that came for a key before its run awaited them."""
+    for kept in step.ledger.signals.kept(key):
+        if row.state is not State.AWAITING:
+            break
+        event = decode_signal(kept.payload)
+        step.ledger.signals.drop([kept])
+        if step.ledger.signals.heard(row.id, event.event) is None:
+            step.ledger.signals.save(
+                SignalRow(scope=row.id, event=event.event, key=key, at=kept.at)
+            )
+            step.ledger.counts.happened("signals")
+            _apply(step, event, row, row.run)
+
+
+def _apply(step: Step, event: Signal, row: JobRow, run: int) -> Heard:
+    if event.kind is SignalKind.NOTE:
+        label = event.label or "note"
+        author = "signal"
+        step.ledger.trail.add(
+            [TrailRow(0, step.ledger.now, author, event.reason, "note", row.id, label)]
+        )
+        return Heard.APPLIED
+    if row.run != run or row.state is not State.AWAITING or _other_candidate(row, event):
+        step.ledger.counts.happened("late_signals")
+        return Heard.LATE
+    if event.kind is SignalKind.PROGRESS:
+        _extend(step, event, row)
+    else:
+        _decide(step, event, row)
+    return Heard.APPLIED
+
+
+def _other_candidate(row: JobRow, event: Signal) -> bool:
+    return bool(event.candidate and row.candidate and event.candidate != row.candidate)
+
+
+def _extend(step: Step, event: Signal, row: JobRow) -> None:
+    if event.extend_ms is not None:
+        row.deadline_at = step.ledger.now + max(1, event.extend_ms)
+    if event.body is not None:
+        row.progress = event.body
+    row.in_doubt = False
+    step.changed(row)
+
+
+def _decide(step: Step, event: Signal, row: JobRow) -> None:
+    assert row.state in HELD  # noqa: S101  (the caller has looked)
+    decided = event.decided
+    if decided is Decided.SUCCEEDED:
+        step.end(row, State.SUCCEEDED, "succeeded", reason=event.reason, result=event.body)
+    elif decided is Decided.DEAD:
+        step.end(row, State.DEAD, "dead", reason=event.reason or "failed", result=event.body)
+    elif decided is Decided.ACCEPTED:
+        accept(step, row, event.body)
+    elif decided is Decided.DECLINED:
+        end_turn(step, row, Answer.DECLINED, event.reason)
+    elif event.after_ms is None:
+        fail(step, row, "failed", event.reason, reason=event.reason or "failed")
+    else:
+        retry_after(step, row, event.after_ms, event.reason)
+
+
+def retry_after(step: Step, row: JobRow, after_ms: int, reason: str) -> None:
+    """Another attempt after a delay that was named; dead if none is left."""
+    policy = step.ledger.jobs.policy(row.policy)
+    if policy.retry.exhausted(row.attempt):
+        step.end(row, State.DEAD, "failed", reason=reason or "failed", error=reason)
+        return
+    step.ledger.counts.happened("retried")
+    row.reason = reason
+    step.requeue(
+        row, "failed", due_at=step.ledger.now + max(0, after_ms), repeat=False, error=reason
+    )

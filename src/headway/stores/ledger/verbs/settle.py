@@ -1,0 +1,280 @@
+"""Settle: what live runs say is written, each checked by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headway.contract.outcomes import (
+    Died,
+    Failed,
+    FoundUnfit,
+    GaveBack,
+    HandedOver,
+    KnownAs,
+    NextStage,
+    Outcome,
+    Released,
+    Returned,
+    SettleRequest,
+    Snoozed,
+    Succeeded,
+    Verdict,
+)
+from headway.core.cascade import Answer
+from headway.core.errors import InvalidValue, InvariantBroken, PayloadTooLarge
+from headway.core.gates.spec import GateUse
+from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_RESULT
+from headway.core.state import HELD, State
+from headway.stores.ledger.horizon import ensure_hours
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.rows import FlowKey, JobRow
+from headway.stores.ledger.step import Step
+from headway.stores.ledger.turns import end_turn
+from headway.stores.ledger.verbs.enqueue import check_batch
+from headway.stores.ledger.verbs.hear import apply_kept
+from headway.stores.ledger.verbs.lapse import fail
+
+LOST_WORDS = frozenset({"lost", "unused", "forced"})
+"""Outcomes that were written by somebody else than the run itself."""
+
+
+def settle(ledger: Ledger, request: SettleRequest) -> list[Verdict]:
+    """See `Store.settle`."""
+    check_batch("settle", len(request.outcomes))
+    worker = ledger.workers.load(request.worker)
+    live = worker is not None and not worker.lapsed and worker.lease_until > ledger.now
+    verdicts: list[Verdict | None] = [None] * len(request.outcomes)
+    if live:
+        _finish_plain(ledger, request, verdicts)
+    rest = [place for place, verdict in enumerate(verdicts) if verdict is None]
+    if rest:
+        step = Step(ledger)
+        step.load(request.outcomes[place].job for place in rest)
+        for place in rest:
+            outcome = request.outcomes[place]
+            verdicts[place] = _settle_one(step, request.worker, outcome, live=live)
+        step.flush()
+    return [verdict for verdict in verdicts if verdict is not None]
+
+
+def _finish_plain(ledger: Ledger, request: SettleRequest, verdicts: list[Verdict | None]) -> None:
+    """The path that must be fast: successes of jobs that need no care."""
+    places: list[int] = []
+    runs: list[tuple[str, int]] = []
+    for place, outcome in enumerate(request.outcomes):
+        if (
+            type(outcome) is Succeeded
+            and outcome.result is None
+            and not outcome.then
+            and not outcome.close
+        ):
+            places.append(place)
+            runs.append((outcome.job, outcome.run))
+    if not runs:
+        return
+    purge_at = ledger.now + DEFAULT_POLICY.keep_ms
+    done: dict[str, int] = {}
+    for place, lane in zip(
+        places, ledger.jobs.finish_plain(request.worker, runs, purge_at), strict=True
+    ):
+        if lane is not None:
+            done[lane] = done.get(lane, 0) + 1
+            verdicts[place] = Verdict.DONE
+    for lane, n in done.items():
+        ledger.counts.move(lane, State.RUNNING, State.SUCCEEDED, n)
+        ledger.counts.happened("succeeded", n)
+
+
+def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Verdict:
+    row = step.row(outcome.job)
+    if row is None:
+        return Verdict.LOST
+    if not (live and row.state in HELD and row.run == outcome.run and row.worker == worker):
+        return _already(step, worker, row, outcome)
+    cancelled = row.cancel_requested
+    verdict = _APPLY[type(outcome)](step, row, outcome)
+    if verdict is Verdict.DONE:
+        step.follow.extend(outcome.then)
+        step.close(outcome.close, f"job {row.id}")
+        if cancelled and row.state is State.CANCELLED:
+            return Verdict.CANCELLED
+    return verdict
+
+
+def _already(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
+    """A run that has settled by its own word is told so; any other is lost."""
+    if isinstance(outcome, GaveBack | KnownAs):
+        return Verdict.LOST
+    if row.run == outcome.run and row.last_worker == worker:
+        through = row.state is State.AWAITING and isinstance(outcome, Returned)
+        own = row.state not in HELD and row.outcome and row.outcome not in LOST_WORDS
+        if through or own:
+            return Verdict.ALREADY
+    for run in step.ledger.jobs.runs([row.id]).get(row.id, ()):
+        if run.run == outcome.run and run.worker == worker and run.outcome not in LOST_WORDS:
+            return Verdict.ALREADY
+    return Verdict.LOST
+
+
+# One function for each kind of outcome
+
+
+def _succeeded(step: Step, row: JobRow, outcome: Succeeded) -> Verdict:
+    if row.state is State.AWAITING:
+        # After a hand-over only an explicit word settles; a return is only recorded.
+        return _returned(step, row, Returned(outcome.job, outcome.run))
+    check_size("the result", outcome.result)
+    step.end(row, State.SUCCEEDED, "succeeded", result=outcome.result)
+    return Verdict.DONE
+
+
+def _failed(step: Step, row: JobRow, outcome: Failed) -> Verdict:
+    error = outcome.error[:MAX_ERROR]
+    policy = step.ledger.jobs.policy(row.policy)
+    due_at = _moment(step, outcome.after_ms, outcome.until_at)
+    if due_at is None or policy.retry.exhausted(row.attempt):
+        fail(step, row, "failed", error, reason=_first_line(error) or "failed")
+    else:
+        step.ledger.counts.happened("retried")
+        row.reason = _first_line(error)
+        step.requeue(row, "failed", due_at=due_at, repeat=False, error=error)
+    step.ledger.counts.happened("failed")
+    return Verdict.DONE
+
+
+def _died(step: Step, row: JobRow, outcome: Died) -> Verdict:
+    step.end(row, State.DEAD, "dead", reason=outcome.reason[:512], error=outcome.error[:MAX_ERROR])
+    return Verdict.DONE
+
+
+def _snoozed(step: Step, row: JobRow, outcome: Snoozed) -> Verdict:
+    due_at = _moment(step, outcome.after_ms, outcome.until_at)
+    if due_at is None:
+        message = f"job {row.id} snoozes, but says not until when"
+        raise InvalidValue(message, hint="give a delay or a moment")
+    step.requeue(row, "snoozed", due_at=due_at, repeat=True)
+    step.ledger.counts.happened("snoozed")
+    return Verdict.DONE
+
+
+def _released(step: Step, row: JobRow, outcome: Released) -> Verdict:
+    if row.state is State.AWAITING:
+        return _returned(step, row, Returned(outcome.job, outcome.run))
+    step.requeue(row, "released", due_at=None, repeat=True)
+    return Verdict.DONE
+
+
+def _next_stage(step: Step, row: JobRow, outcome: NextStage) -> Verdict:
+    if step.requeue(row, "next", due_at=step.ledger.now, repeat=True) is State.CANCELLED:
+        return Verdict.DONE
+    row.stage = outcome.stage
+    change_gates(step, row, outcome.gates)
+    return Verdict.DONE
+
+
+def _unfit(step: Step, row: JobRow, outcome: FoundUnfit) -> Verdict:
+    end_turn(step, row, Answer.UNFIT, outcome.reason)
+    return Verdict.DONE
+
+
+def _handed_over(step: Step, row: JobRow, outcome: HandedOver) -> Verdict:
+    if not outcome.key:
+        message = f"job {row.id} hands over without a key"
+        raise InvalidValue(message, hint="pass the key under which its end will be told")
+    if row.state is State.AWAITING:
+        known = step.ledger.signals.known(outcome.key)
+        return Verdict.ALREADY if known == (row.id, row.run) else Verdict.LOST
+    if row.cancel_requested:
+        # Somebody wants it cancelled, and the outside world has not been touched yet.
+        step.end(row, State.CANCELLED, "cancelled", reason="cancelled")
+        return Verdict.DONE
+    now = step.ledger.now
+    step.move(row, State.AWAITING)
+    row.handed_at, row.deadline_at = now, now + max(1, outcome.timeout_ms)
+    row.care = True
+    step.give_back(row, hold="run")
+    step.ledger.counts.happened("handed_over")
+    step.ledger.signals.make_known(f"{row.id}:{row.run}", row.id, row.run)
+    _know(step, row, outcome.key)
+    apply_kept(step, row, f"{row.id}:{row.run}")
+    return Verdict.DONE
+
+
+def _known_as(step: Step, row: JobRow, outcome: KnownAs) -> Verdict:
+    if not outcome.key:
+        message = f"job {row.id} is to be known under an empty key"
+        raise InvalidValue(message, hint="pass the provider's id")
+    _know(step, row, outcome.key)
+    row.care = True
+    step.changed(row)
+    return Verdict.DONE
+
+
+def _know(step: Step, row: JobRow, key: str) -> None:
+    step.ledger.signals.make_known(key, row.id, row.run)
+    apply_kept(step, row, key)
+
+
+def _returned(step: Step, row: JobRow, outcome: Returned) -> Verdict:
+    if row.state is State.RUNNING:
+        message = f"job {row.id} has not handed over, so its handler's return settles it"
+        raise InvariantBroken(message)
+    row.last_worker, row.worker = row.worker or "", None
+    if outcome.error:
+        row.error = outcome.error[:MAX_ERROR]
+    step.changed(row)
+    return Verdict.DONE
+
+
+def _gave_back(step: Step, row: JobRow, outcome: GaveBack) -> Verdict:
+    step.give_back(row, gate=outcome.gate)
+    step.changed(row)
+    return Verdict.DONE
+
+
+_APPLY: dict[type[Outcome], Callable[..., Verdict]] = {
+    Succeeded: _succeeded,
+    Failed: _failed,
+    Died: _died,
+    Snoozed: _snoozed,
+    Released: _released,
+    NextStage: _next_stage,
+    FoundUnfit: _unfit,
+    HandedOver: _handed_over,
+    KnownAs: _known_as,
+    Returned: _returned,
+    GaveBack: _gave_back,
+}
+
+
+def change_gates(step: Step, row: JobRow, gates: Sequence[GateUse]) -> None:
+    """A queued job asks for other gates from now on."""
+    for use in gates:
+        if use.zone is not None:
+            ensure_hours(step.book, use)
+    shared = tuple(use for use in gates if use.shared)
+    row.keyed = tuple(use for use in gates if not use.shared)
+    row.flow = step.ledger.jobs.flow_number(FlowKey(row.lane, row.tenant, row.kind, shared))
+    step.changed(row)
+
+
+def check_size(what: str, data: bytes | None) -> None:
+    """Lets data pass that a record may hold.
+
+    Raises:
+        PayloadTooLarge: it is larger.
+    """
+    if data is not None and len(data) > MAX_RESULT:
+        message = f"{what} has {len(data)} bytes"
+        raise PayloadTooLarge(message, hint=f"at most {MAX_RESULT}; keep it elsewhere")
+
+
+def _moment(step: Step, after_ms: int | None, until_at: int | None) -> int | None:
+    if until_at is not None:
+        return until_at
+    return None if after_ms is None else step.ledger.now + max(0, after_ms)
+
+
+def _first_line(error: str) -> str:
+    lines = error.strip().splitlines()
+    return lines[-1][:512] if lines else ""

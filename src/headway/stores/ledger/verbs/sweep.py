@@ -1,0 +1,97 @@
+"""Sweep: what time alone brings about, bounded; any number of sweepers may run at once."""
+
+from __future__ import annotations
+
+from headway.contract.sweeps import SweepReply
+from headway.core.cascade import Answer
+from headway.core.state import State
+from headway.stores.ledger.feeding import run_timers
+from headway.stores.ledger.horizon import extend_short
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.promotion import promote
+from headway.stores.ledger.rows import JobRow
+from headway.stores.ledger.step import Step
+from headway.stores.ledger.turns import end_turn
+from headway.stores.ledger.verbs.expire import expire
+from headway.stores.ledger.verbs.lapse import ask_provider, fail, lapse
+
+LANES = 16
+"""Lanes that one sweep promotes in."""
+WORKER_KEPT_MS = 3_600_000
+"""How long a worker that is gone is still listed."""
+
+
+def sweep(ledger: Ledger, n: int) -> SweepReply:
+    """See `Store.sweep`."""
+    step = Step(ledger)
+    workers = ledger.workers.lapsed(n)
+    lost = sum(lapse(step, worker) for worker in workers)
+    expired = expire(step, n)
+    late = _deadlines(step, n)
+    # What ended above must be written before anything is fed or forgotten.
+    step.flush()
+    promoted = sum(promote(step, lane) for lane in ledger.jobs.lanes_due(LANES))
+    timers, fed = run_timers(step.book, n)
+    extend_short(step.book, n)
+    step.flush()
+    removed = _forget(ledger, n)
+    return SweepReply(
+        lost=lost,
+        deadlines=late,
+        expired=expired,
+        promoted=promoted,
+        fed=fed,
+        removed=removed,
+        next_at=_next_at(ledger),
+        again=n in {len(workers), expired, late, timers, removed},
+    )
+
+
+def _deadlines(step: Step, n: int) -> int:
+    ids = step.ledger.jobs.deadlines(n)
+    step.load(ids)
+    for job in ids:
+        meet_deadline(step, step.rows[job])
+    return len(ids)
+
+
+def meet_deadline(step: Step, row: JobRow) -> None:
+    """An awaiting job's deadline has come: the provider is asked once, then the policy decides."""
+    policy = step.ledger.jobs.policy(row.policy)
+    if row.cancel_requested:
+        step.end(row, State.CANCELLED, "deadline", reason="cancelled")
+    elif row.reconciles == 0 and ask_provider(step, row):
+        return
+    elif policy.cascade:
+        end_turn(step, row, Answer.TIMEOUT, "no answer in time")
+    elif policy.on_deadline == "retry":
+        fail(step, row, "deadline", "no signal came in time", reason="deadline")
+    else:
+        step.end(row, State.DEAD, "deadline", reason="deadline", error="no signal came in time")
+
+
+def _forget(ledger: Ledger, n: int) -> int:
+    ids = ledger.jobs.purgeable(n)
+    if ids:
+        for row in ledger.jobs.load(ids).values():
+            ledger.counts.move(row.lane, row.state, None)
+        ledger.jobs.remove(ids)
+    stale = ledger.signals.stale(n)
+    if stale:
+        ledger.signals.drop(stale)
+    before = ledger.now - WORKER_KEPT_MS
+    gone = [one.id for one in ledger.workers.all() if one.lapsed and one.seen_at < before]
+    if gone:
+        ledger.workers.remove(gone)
+    return len(ids)
+
+
+def _next_at(ledger: Ledger) -> int | None:
+    jobs = ledger.jobs
+    moments = (
+        ledger.workers.next_lapse(),
+        jobs.next_deadline(),
+        jobs.next_expiry(),
+        ledger.gates.next_timer(),
+    )
+    return min((at for at in moments if at is not None), default=None)

@@ -1,0 +1,153 @@
+"""Gates, permits and starts in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+from sortedcontainers import SortedDict
+
+from headway.stores.ledger.rows import GateRow, PermitRow, TemplateRow
+from headway.stores.memory.journal import Journal
+from headway.stores.memory.timing import StepTime
+
+
+class MemoryGates:
+    """See `GateTable`."""
+
+    def __init__(self, time: StepTime, journal: Journal) -> None:
+        self._time = time
+        self._journal = journal
+        self._templates: dict[str, TemplateRow] = {}
+        self._rows: SortedDict[str, GateRow] = SortedDict()
+        self._timers: SortedDict[tuple[int, str], None] = SortedDict()
+
+    def templates(self) -> Mapping[str, TemplateRow]:
+        return self._templates
+
+    def save_template(self, row: TemplateRow) -> None:
+        self._journal.put(self._templates, row.spec.name, row)
+
+    def load(self, names: Iterable[str]) -> dict[str, GateRow]:
+        rows = self._rows
+        return {name: rows[name].clone() for name in names if name in rows}
+
+    def save(self, rows: Iterable[GateRow]) -> None:
+        for row in rows:
+            old = self._rows.get(row.name)
+            if old is not None and old.timer_at is not None:
+                self._journal.drop(self._timers, (old.timer_at, row.name))
+            if row.idle():
+                self._journal.drop(self._rows, row.name)
+                continue
+            if row.timer_at is not None:
+                self._journal.put(self._timers, (row.timer_at, row.name), None)
+            self._journal.put(self._rows, row.name, row.clone())
+
+    def page(self, after: str, limit: int) -> list[GateRow]:
+        names = self._rows.irange(minimum=after, inclusive=(False, True))
+        return [self._rows[name].clone() for name in islice(names, limit)]
+
+    def due_timers(self, limit: int) -> list[str]:
+        due = self._timers.irange(maximum=(self._time.now + 1,))
+        return [name for _, name in islice(due, limit)]
+
+    def next_timer(self) -> int | None:
+        return self._timers.peekitem(0)[0][0] if self._timers else None
+
+    def short_horizons(self, before_at: int, limit: int) -> list[GateRow]:
+        short = (
+            row
+            for row in self._rows.values()
+            if row.horizon_at is not None and row.horizon_at < before_at
+        )
+        return [row.clone() for row in islice(short, limit)]
+
+
+class MemoryPermits:
+    """See `PermitTable`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._rows: SortedDict[tuple[str, str], PermitRow] = SortedDict()
+        self._gates: dict[str, dict[str, PermitRow]] = {}
+        self._jobs: dict[str, dict[str, PermitRow]] = {}
+
+    def add(self, rows: Sequence[PermitRow]) -> None:
+        for row in rows:
+            self._add(row)
+            self._journal.note(lambda row=row: self._remove(row))
+
+    def _add(self, row: PermitRow) -> None:
+        self._rows[row.gate, row.job] = row
+        self._gates.setdefault(row.gate, {})[row.job] = row
+        self._jobs.setdefault(row.job, {})[row.gate] = row
+
+    def _remove(self, row: PermitRow) -> None:
+        del self._rows[row.gate, row.job]
+        for table, outer, inner in (
+            (self._gates, row.gate, row.job),
+            (self._jobs, row.job, row.gate),
+        ):
+            del table[outer][inner]
+            if not table[outer]:
+                del table[outer]
+
+    def of_jobs(self, jobs: Iterable[str]) -> list[PermitRow]:
+        return [permit for job in jobs for permit in self._jobs.get(job, {}).values()]
+
+    def remove(self, rows: Sequence[PermitRow]) -> None:
+        for row in rows:
+            self._remove(row)
+            self._journal.note(lambda row=row: self._add(row))
+
+    def at(self, gate: str, limit: int) -> list[PermitRow]:
+        held = self._gates.get(gate, {}).values()
+        return sorted(held, key=lambda row: (row.since, row.job))[:limit]
+
+    def count(self, gate: str) -> tuple[int, int]:
+        held = self._gates.get(gate, {}).values()
+        return len(held), sum(row.amount for row in held)
+
+    def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
+        names = sorted(name for name in self._gates if name > after)[:limit]
+        return [(name, self.count(name)[1]) for name in names]
+
+    def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
+        places = self._rows.irange(minimum=after, inclusive=(False, True))
+        return [self._rows[place] for place in islice(places, limit)]
+
+
+class MemoryStarts:
+    """See `StartTable`."""
+
+    def __init__(self, time: StepTime, journal: Journal) -> None:
+        self._time = time
+        self._journal = journal
+        self._gates: dict[str, SortedDict[int, int]] = {}
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        for gate, number in counts.items():
+            moments = self._gates.setdefault(gate, SortedDict())
+            now = self._time.now
+            self._journal.put(moments, now, moments.get(now, 0) + number)
+
+    def trim(self, gate: str, until_at: int) -> int:
+        moments = self._gates.get(gate)
+        if moments is None:
+            return 0
+        old = list(moments.irange(maximum=until_at))
+        number = sum(moments[at] for at in old)
+        for at in old:
+            self._journal.drop(moments, at)
+        return number
+
+    def total(self, gate: str, after_at: int) -> int:
+        return sum(number for _, number in self.oldest(gate, after_at, 2**31))
+
+    def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
+        moments = self._gates.get(gate)
+        if moments is None:
+            return []
+        later = islice(moments.irange(minimum=after_at, inclusive=(False, True)), limit)
+        return [(at, moments[at]) for at in later]

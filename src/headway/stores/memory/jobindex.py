@@ -1,0 +1,106 @@
+"""The indexes over jobs: what each row is filed under follows from the row alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sortedcontainers import SortedDict, SortedList
+
+from headway.core.state import FINAL, HELD, QUEUED, State
+from headway.stores.ledger.rows import JobRow
+
+Filing = tuple[str, Any, Any]
+"""(index, bucket, key)"""
+
+
+def filings(row: JobRow) -> list[Filing]:
+    """Everything that a row is filed under."""
+    state = row.state
+    found: list[Filing] = [("all", 0, row.seq)]
+    if state is State.WAITING:
+        found.append(("waiting", row.flow, row.order))
+        found.append(("lane waiting", row.lane, (row.flow, row.order)))
+        if row.ticket is not None:
+            found.append(("ticket", (row.ticket, row.flow), row.order))
+    elif state is State.SCHEDULED:
+        found.append(("scheduled", row.lane, (row.due_at, row.seq)))
+    elif state is State.PARKED:
+        found.append(("parked at", row.parked_at, row.seq))
+        if row.unfit:
+            found.append(("unfit", row.parked_at, row.seq))
+        else:
+            found.append(("parked", (row.parked_at, row.flow), row.order))
+            found.append(("parked flows", row.parked_at, (row.flow, row.seq)))
+    elif state in HELD:
+        found.append(("held", 0, row.id))
+        if row.worker is not None:
+            found.append(("worker", row.worker, (row.order, row.id)))
+        if row.deadline_at is not None and state is State.AWAITING:
+            found.append(("deadline", 0, (row.deadline_at, row.seq)))
+    if state in QUEUED and row.expires_at is not None:
+        found.append(("expiry", 0, (row.expires_at, row.seq)))
+    if state in FINAL:
+        if row.purge_at is not None:
+            found.append(("purge", 0, (row.purge_at, row.seq)))
+    elif row.entry is not None:
+        found.append(("entry", row.entry, (row.fired_at or 0, row.seq)))
+    if row.subject is not None:
+        found.append(("subject", (row.tenant, row.subject), row.seq))
+    return found
+
+
+class JobIndex:
+    """Sorted keys by index and bucket."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[tuple[str, Any], SortedList[Any]] = {}
+        # Names of buckets that must be walked in order themselves.
+        self.lanes_scheduled: SortedDict[str, None] = SortedDict()
+        self.gates_parked: SortedDict[str, None] = SortedDict()
+
+    def bucket(self, index: str, bucket: Any = 0) -> SortedList[Any]:
+        """The keys of a bucket, sorted; not to be changed."""
+        return self._buckets.get((index, bucket), _EMPTY)
+
+    def add(self, filing: Filing) -> None:
+        """Files a row."""
+        index, bucket, key = filing
+        place = (index, bucket)
+        keys = self._buckets.get(place)
+        if keys is None:
+            keys = self._buckets[place] = SortedList()
+            self._name(index, bucket, present=True)
+        keys.add(key)
+
+    def discard(self, filing: Filing) -> None:
+        """Takes a row out."""
+        index, bucket, key = filing
+        place = (index, bucket)
+        keys = self._buckets[place]
+        keys.remove(key)
+        if not keys:
+            del self._buckets[place]
+            self._name(index, bucket, present=False)
+
+    def _name(self, index: str, bucket: Any, *, present: bool) -> None:
+        named = {"scheduled": self.lanes_scheduled, "parked at": self.gates_parked}.get(index)
+        if named is None:
+            return
+        if present:
+            named[bucket] = None
+        else:
+            named.pop(bucket, None)
+
+    def groups(self, index: str, bucket: Any, after: int, limit: int) -> Iterator[int]:
+        """The distinct first parts of a bucket's keys that are above `after`, at most `limit`."""
+        keys = self.bucket(index, bucket)
+        for _ in range(limit):
+            place = keys.bisect_left((after + 1,))
+            if place >= len(keys):
+                return
+            after = keys[place][0]
+            yield after
+
+
+_EMPTY: SortedList[Any] = SortedList()

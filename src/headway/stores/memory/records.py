@@ -1,0 +1,211 @@
+"""Keys, signals, workers, the timetable, the trail and the store's own facts in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from sortedcontainers import SortedDict
+
+from headway.stores.ledger.rows import EntryRow, KeyRow, SignalRow, TrailRow, WorkerRow
+from headway.stores.memory.journal import Journal
+from headway.stores.memory.timing import StepTime
+
+ANSWERS = 10_000
+"""Answered requests that are remembered."""
+
+
+class MemoryKeys:
+    """See `KeyTable`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._rows: dict[tuple[str, str], KeyRow] = {}
+
+    def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
+        return {place: self._rows[place] for place in keys if place in self._rows}
+
+    def save(self, rows: Iterable[KeyRow]) -> None:
+        for row in rows:
+            self._journal.put(self._rows, (row.tenant, row.key), row)
+
+    def forget(self, tenant: str, key: str, job: str) -> None:
+        """A job is gone, and its key with it."""
+        row = self._rows.get((tenant, key))
+        if row is not None and row.job == job:
+            self._journal.drop(self._rows, (tenant, key))
+
+
+class MemorySignals:
+    """See `SignalTable`."""
+
+    def __init__(self, time: StepTime, journal: Journal) -> None:
+        self._time = time
+        self._journal = journal
+        self._known: dict[str, tuple[str, int]] = {}
+        self._keys_of: dict[str, list[str]] = {}
+        self._heard: dict[str, dict[str, SignalRow]] = {}
+        self._kept: SortedDict[tuple[int, str, str], SignalRow] = SortedDict()
+
+    def known(self, key: str) -> tuple[str, int] | None:
+        return self._known.get(key)
+
+    def make_known(self, key: str, job: str, run: int) -> None:
+        self._journal.put(self._known, key, (job, run))
+        self._journal.put(self._keys_of, job, [*self._keys_of.get(job, ()), key])
+
+    def heard(self, scope: str, event: str) -> SignalRow | None:
+        row = self._heard.get(scope, {}).get(event)
+        return None if row is None else replace(row)
+
+    def save(self, row: SignalRow) -> None:
+        self.drop([row])
+        row = replace(row)
+        self._journal.put(self._heard.setdefault(row.scope, {}), row.event, row)
+        if row.kept_until is not None:
+            self._journal.put(self._kept, (row.kept_until, row.scope, row.event), row)
+
+    def kept(self, key: str) -> list[SignalRow]:
+        rows = self._heard.get(key, {}).values()
+        return [replace(row) for row in rows if row.kept_until is not None]
+
+    def kept_count(self) -> int:
+        return len(self._kept)
+
+    def drop(self, rows: Iterable[SignalRow]) -> None:
+        for row in rows:
+            old = self._heard.get(row.scope, {}).get(row.event)
+            if old is None:
+                continue
+            self._journal.drop(self._heard[row.scope], row.event)
+            if old.kept_until is not None:
+                self._journal.drop(self._kept, (old.kept_until, row.scope, row.event))
+
+    def stale(self, limit: int) -> list[SignalRow]:
+        old = self._kept.irange(maximum=(self._time.now + 1,))
+        return [replace(self._kept[place]) for place in islice(old, limit)]
+
+    def forget_job(self, job: str) -> None:
+        """A job is gone, and what was known of it with it."""
+        for key in self._keys_of.get(job, ()):
+            if self._known.get(key, ("", 0))[0] == job:
+                self._journal.drop(self._known, key)
+        self._journal.drop(self._keys_of, job)
+        self._journal.drop(self._heard, job)
+
+
+class MemoryWorkers:
+    """See `WorkerTable`."""
+
+    def __init__(self, time: StepTime, journal: Journal) -> None:
+        self._time = time
+        self._journal = journal
+        self._rows: dict[str, WorkerRow] = {}
+
+    def load(self, worker: str) -> WorkerRow | None:
+        row = self._rows.get(worker)
+        return None if row is None else replace(row)
+
+    def save(self, row: WorkerRow) -> None:
+        self._journal.put(self._rows, row.id, replace(row))
+
+    def remove(self, workers: Sequence[str]) -> None:
+        for worker in workers:
+            self._journal.drop(self._rows, worker)
+
+    def lapsed(self, limit: int) -> list[WorkerRow]:
+        now = self._time.now
+        due = (row for row in self._rows.values() if not row.lapsed and row.lease_until <= now)
+        return [
+            replace(row)
+            for row in islice(sorted(due, key=lambda row: (row.lease_until, row.id)), limit)
+        ]
+
+    def next_lapse(self) -> int | None:
+        return min((row.lease_until for row in self._rows.values() if not row.lapsed), default=None)
+
+    def all(self) -> list[WorkerRow]:
+        return [replace(row) for _, row in sorted(self._rows.items())]
+
+
+class MemoryEntries:
+    """See `EntryTable`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._rows: dict[str, EntryRow] = {}
+
+    def load(self, name: str) -> EntryRow | None:
+        row = self._rows.get(name)
+        return None if row is None else replace(row)
+
+    def all(self) -> list[EntryRow]:
+        return [replace(row) for _, row in sorted(self._rows.items())]
+
+    def save(self, row: EntryRow) -> None:
+        self._journal.put(self._rows, row.name, replace(row))
+
+
+class MemoryTrail:
+    """See `TrailTable`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._rows: list[TrailRow] = []
+        self._of: dict[str, list[TrailRow]] = {}
+        self._answers: dict[str, bytes] = {}
+
+    def add(self, rows: Sequence[TrailRow]) -> None:
+        for row in rows:
+            kept = row._replace(seq=len(self._rows) + 1)
+            lines = self._of.setdefault(row.target, [])
+            for table in (self._rows, lines):
+                table.append(kept)
+                self._journal.note(table.pop)
+
+    def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
+        rows = self._rows if target is None else self._of.get(target, [])
+        newest = (row for row in reversed(rows) if before is None or row.seq < before)
+        return list(islice(newest, limit))
+
+    def answer(self, request: str) -> bytes | None:
+        return self._answers.get(request)
+
+    def keep_answer(self, request: str, answer: bytes) -> None:
+        self._journal.put(self._answers, request, answer)
+        if len(self._answers) > ANSWERS:
+            self._journal.drop(self._answers, next(iter(self._answers)))
+
+
+class MemoryFacts:
+    """See `FactTable`."""
+
+    def __init__(self, time: StepTime, journal: Journal, identity: str) -> None:
+        self._time = time
+        self._journal = journal
+        self._identity = identity
+        self._numbers: dict[str, int] = {"epoch": 1, "revision": 0}
+        self._leaders: dict[str, tuple[str, int, int]] = {}
+
+    def identity(self) -> str:
+        return self._identity
+
+    def epoch(self) -> int:
+        return self._numbers["epoch"]
+
+    def revision(self) -> int:
+        return self._numbers["revision"]
+
+    def bump_revision(self) -> int:
+        self._journal.put(self._numbers, "revision", self._numbers["revision"] + 1)
+        return self._numbers["revision"]
+
+    def clock_ahead_ms(self) -> int:
+        return self._time.ahead_ms()
+
+    def leader(self, role: str) -> tuple[str, int, int] | None:
+        return self._leaders.get(role)
+
+    def set_leader(self, role: str, holder: str, term: int, until_at: int) -> None:
+        self._journal.put(self._leaders, role, (holder, term, until_at))

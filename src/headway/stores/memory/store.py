@@ -1,0 +1,116 @@
+"""The store in memory: each verb under one lock, undone whole if it raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import RLock
+from typing import TypeVar
+
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.clock import Clock
+from headway.contract.definitions import DefineRequest, FireReply, FireRequest
+from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.operate import ActReply, ActRequest
+from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.signals import Signal, SignalReply
+from headway.contract.sweeps import SweepReply
+from headway.contract.views import Query
+from headway.core.job import NewJob
+from headway.stores.ledger import verbs
+from headway.stores.memory.ledger import MemoryLedger
+from headway.stores.memory.timing import machine_clock
+from headway.stores.memory.wakes import Wakes
+
+Answer = TypeVar("Answer")
+
+
+class MemoryStore:
+    """All state in this process; gone with it. See `Store` for the promises.
+
+    Args:
+        clock: tells ms since 1970; None for the machine's.
+        identity: of the store.
+    """
+
+    def __init__(self, clock: Clock | None = None, *, identity: str = "memory") -> None:
+        self._clock = clock or machine_clock
+        self._ledger = MemoryLedger(self._clock, identity)
+        self._wakes = Wakes(self._clock)
+        self._lock = RLock()
+
+    def _step(self, verb: Callable[[MemoryLedger], Answer]) -> Answer:
+        with self._lock:
+            ledger = self._ledger
+            ledger.begin()
+            try:
+                answer = verb(ledger)
+            except BaseException:
+                ledger.roll_back()
+                raise
+            ledger.commit()
+            woken = list(ledger.woken)
+        for lane, at in woken:
+            self._wakes.wake(lane, at)
+        return answer
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """See `Store.enqueue`."""
+        return self._step(lambda ledger: verbs.enqueue(ledger, jobs))
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        """See `Store.claim`."""
+        seen = self._wakes.seen
+        reply = self._step(lambda ledger: verbs.claim(ledger, request))
+        return replace(reply, seen=seen)
+
+    async def settle(self, request: SettleRequest) -> list[Verdict]:
+        """See `Store.settle`."""
+        return self._step(lambda ledger: verbs.settle(ledger, request))
+
+    async def beat(self, request: BeatRequest) -> BeatReply:
+        """See `Store.beat`."""
+        return self._step(lambda ledger: verbs.beat(ledger, request))
+
+    async def signal(self, signal: Signal) -> SignalReply:
+        """See `Store.signal`."""
+        return self._step(lambda ledger: verbs.signal(ledger, signal))
+
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+        """See `Store.restore`."""
+        return self._step(lambda ledger: verbs.restore(ledger, jobs))
+
+    async def act(self, request: ActRequest) -> list[ActReply]:
+        """See `Store.act`."""
+        return self._step(lambda ledger: verbs.act(ledger, request))
+
+    async def define(self, request: DefineRequest) -> int:
+        """See `Store.define`."""
+        return self._step(lambda ledger: verbs.define(ledger, request))
+
+    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+        """See `Store.release_permit`."""
+        return self._step(lambda ledger: verbs.release_permit(ledger, gate, job, author, reason))
+
+    async def fire(self, request: FireRequest) -> FireReply:
+        """See `Store.fire`."""
+        return self._step(lambda ledger: verbs.fire(ledger, request))
+
+    async def sweep(self, n: int) -> SweepReply:
+        """See `Store.sweep`."""
+        return self._step(lambda ledger: verbs.sweep(ledger, n))
+
+    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
+        """See `Store.lead`."""
+        return self._step(lambda ledger: verbs.lead(ledger, role, holder, lease_ms))
+
+    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
+        """See `Store.wait`."""
+        await self._wakes.wait(lanes, until_at, seen)
+
+    async def read(self, query: Query[Answer]) -> Answer:
+        """See `Store.read`."""
+        return self._step(lambda ledger: verbs.read(ledger, query))
+
+    async def close(self) -> None:
+        """Nothing is held open."""
