@@ -42,7 +42,7 @@ class CronOracle:
         self.hours = values(hour, 0, 23, {})
         self.days = values(day, 1, 31, {})
         self.months = values(month, 1, 12, MONTHS)
-        self.weekdays = {n % 7 for n in values(weekday, 0, 6, WEEKDAYS)}
+        self.weekdays = {n % 7 for n in values(weekday, 0, 7, WEEKDAYS)}
         self.both = day.startswith("*") or weekday.startswith("*")
         self.known: dict[date, bool] = {}
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.duration import MAX_DURATION_MS, format_duration, parse_duration
@@ -69,6 +69,7 @@ def test_what_is_no_duration_is_refused_with_a_hint(bad):
     assert len(str(refused.value)) < 300
 
 
+@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=MAX_DURATION_MS))
 def test_a_duration_written_whole_is_read_back(ms):
     assert parse_duration(format_duration(ms, parts=6)) == ms

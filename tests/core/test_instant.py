@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidValue
@@ -81,6 +81,7 @@ def test_what_is_no_instant_is_refused_with_a_hint(bad):
     assert len(str(refused.value)) < 300
 
 
+@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=MAX_AT - 86_400_000), st.sampled_from(ZONES))
 def test_an_instant_written_in_any_zone_is_read_back(at, zone):
     assert parse_instant(format_instant(at, zone)) == at

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidValue
@@ -63,6 +63,7 @@ SCHEDULES = [
 ]
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(SCHEDULES),
     st.integers(-(10**9), 10**9),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from math import lcm
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.instant import parse_instant
@@ -92,6 +92,7 @@ REGULAR = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(REGULAR, min_size=1, max_size=4))
 def test_a_dispatcher_that_looks_at_multiples_of_the_tick_meets_every_fire(schedules):
     tick = tick_ms(schedules, since_at=SINCE_AT)
@@ -104,6 +105,7 @@ def test_a_dispatcher_that_looks_at_multiples_of_the_tick_meets_every_fire(sched
             assert all(at % tick == 0 for at in next_fires(schedule, around, 60))
 
 
+@settings(deadline=None)
 @given(st.lists(REGULAR, min_size=1, max_size=4), st.data())
 def test_no_larger_tick_meets_every_fire(schedules, data):
     regular = [each for each in schedules if rhythm(each, since_at=SINCE_AT)]
@@ -116,6 +118,7 @@ def test_no_larger_tick_meets_every_fire(schedules, data):
     assert any(at % larger for at in fires)
 
 
+@settings(deadline=None)
 @given(st.lists(REGULAR, min_size=1, max_size=3))
 def test_the_timetable_repeats_after_its_cycle(schedules):
     cycle = cycle_ms(schedules, since_at=SINCE_AT)

@@ -64,8 +64,9 @@ def read_cron(text: str) -> CronExpression:
     """Reads a cron expression, as Debian's cron would.
 
     When neither day field begins with `*`, a date that fits either one counts. Beyond Debian,
-    `L` (last day), `LW` (last weekday), `5L` and `5#2` are understood, and `@daily` and its like
-    stand for their five fields.
+    `L` (last day), `LW` (last weekday), `5L` and `5#2` are understood, `@daily` and its like stand
+    for their five fields, and `5/20` goes from 5 to the field's end. Weekdays run from 0 to 7, both
+    of them Sunday, so that `1/3` is Monday, Thursday and Sunday.
 
     Args:
         text: the five fields; case does not count.
