@@ -124,7 +124,7 @@ class EntrySpec:
     name: str
     schedule: Schedule
     job: NewJob
-    misfire: MisfirePolicy = "once"
+    misfire: MisfirePolicy = MisfirePolicy.ONCE
     misfire_cap: int = 100
     overlap: Overlap = "skip"
     enabled: bool = True

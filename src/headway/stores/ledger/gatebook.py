@@ -214,7 +214,11 @@ class GateBook:
         ledger.starts.add({name: number for name, (_, number) in counts.items()})
 
     def give_back(self, gate: str, amount: int) -> None:
-        """Counts permits as back; the view is read anew when it is next looked at."""
+        """Counts permits as back; the view is read anew when it is next looked at.
+
+        Raises:
+            InvariantBroken: fewer are out; the step must be rolled back.
+        """
         row = self.find(gate)
         if row is None or row.used < amount:
             message = f"{amount} permits of {gate!r} come back, but fewer are out"

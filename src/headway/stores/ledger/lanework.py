@@ -146,9 +146,7 @@ class LaneClaim:
         uses: list[GateUse] = []
         for view in views:
             for head in view.heads:
-                for use in head.keyed:
-                    if CANDIDATE not in use.name:
-                        uses.append(use)
+                uses.extend(use for use in head.keyed if CANDIDATE not in use.name)
         self.book.prefetch_uses(uses)
 
     def _ahead(self, flow: int, gate: str) -> Order | None:

@@ -24,18 +24,66 @@ class Ledger(Protocol):
     by others when the step ends, or never.
     """
 
-    jobs: JobTable
-    gates: GateTable
-    permits: PermitTable
-    starts: StartTable
-    lanes: LaneTable
-    counts: CountTable
-    keys: KeyTable
-    signals: SignalTable
-    workers: WorkerTable
-    entries: EntryTable
-    trail: TrailTable
-    facts: FactTable
+    @property
+    def jobs(self) -> JobTable:
+        """Jobs."""
+        ...
+
+    @property
+    def gates(self) -> GateTable:
+        """Gates."""
+        ...
+
+    @property
+    def permits(self) -> PermitTable:
+        """Permits."""
+        ...
+
+    @property
+    def starts(self) -> StartTable:
+        """Starts that rates count."""
+        ...
+
+    @property
+    def lanes(self) -> LaneTable:
+        """Lanes."""
+        ...
+
+    @property
+    def counts(self) -> CountTable:
+        """Counts."""
+        ...
+
+    @property
+    def keys(self) -> KeyTable:
+        """Keys of enqueues."""
+        ...
+
+    @property
+    def signals(self) -> SignalTable:
+        """Signals."""
+        ...
+
+    @property
+    def workers(self) -> WorkerTable:
+        """Workers."""
+        ...
+
+    @property
+    def entries(self) -> EntryTable:
+        """The timetable."""
+        ...
+
+    @property
+    def trail(self) -> TrailTable:
+        """The trail."""
+        ...
+
+    @property
+    def facts(self) -> FactTable:
+        """The store's own facts."""
+        ...
+
     blocked_since: dict[int, int]
     """Since when this process has found each flow shut by a shared gate; a measure, not stored."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.core.state import QUEUED, State
+from headway.core.timetable.misfire import MisfirePolicy
 from headway.stores.ledger.rows import DueRow, EntryRow, JobRow
 from headway.stores.ledger.step import Step
 
@@ -56,9 +57,9 @@ def _by_misfire(step: Step, entry: EntryRow, due: list[DueRow]) -> list[DueRow]:
     late = step.ledger.now - MISSED_AFTER_MS
     missed = [one for one in due if (one.fired_at or 0) < late]
     fresh = [one for one in due if (one.fired_at or 0) >= late]
-    if spec.misfire == "skip":
+    if spec.misfire is MisfirePolicy.SKIP:
         return fresh
-    if spec.misfire == "once":
+    if spec.misfire is MisfirePolicy.ONCE:
         # What is due now makes up for all that were missed before it.
         return fresh or missed[-1:]
     return missed[-spec.misfire_cap :] + fresh if spec.misfire_cap else fresh

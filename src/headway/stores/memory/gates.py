@@ -49,7 +49,7 @@ class MemoryGates:
         return [self._rows[name].clone() for name in islice(names, limit)]
 
     def due_timers(self, limit: int) -> list[str]:
-        due = self._timers.irange(maximum=(self._time.now + 1,))
+        due = self._timers.irange(maximum=(self._time.now + 1, ""))
         return [name for _, name in islice(due, limit)]
 
     def next_timer(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 from sortedcontainers import SortedDict, SortedList
@@ -10,37 +10,18 @@ from sortedcontainers import SortedDict, SortedList
 from headway.core.state import FINAL, HELD, QUEUED, State
 from headway.stores.ledger.rows import JobRow
 
-Filing = tuple[str, Any, Any]
+Filing = tuple[str, Hashable, Any]
 """(index, bucket, key)"""
 
 
 def filings(row: JobRow) -> list[Filing]:
     """Everything that a row is filed under."""
-    state = row.state
     found: list[Filing] = [("all", 0, row.seq)]
-    if state is State.WAITING:
-        found.append(("waiting", row.flow, row.order))
-        found.append(("lane waiting", row.lane, (row.flow, row.order)))
-        if row.ticket is not None:
-            found.append(("ticket", (row.ticket, row.flow), row.order))
-    elif state is State.SCHEDULED:
-        found.append(("scheduled", row.lane, (row.due_at, row.seq)))
-    elif state is State.PARKED:
-        found.append(("parked at", row.parked_at, row.seq))
-        if row.unfit:
-            found.append(("unfit", row.parked_at, row.seq))
-        else:
-            found.append(("parked", (row.parked_at, row.flow), row.order))
-            found.append(("parked flows", row.parked_at, (row.flow, row.seq)))
-    elif state in HELD:
-        found.append(("held", 0, row.id))
-        if row.worker is not None:
-            found.append(("worker", row.worker, (row.order, row.id)))
-        if row.deadline_at is not None and state is State.AWAITING:
-            found.append(("deadline", 0, (row.deadline_at, row.seq)))
-    if state in QUEUED and row.expires_at is not None:
-        found.append(("expiry", 0, (row.expires_at, row.seq)))
-    if state in FINAL:
+    if row.state in QUEUED:
+        found += _queued(row)
+    elif row.state in HELD:
+        found += _held(row)
+    if row.state in FINAL:
         if row.purge_at is not None:
             found.append(("purge", 0, (row.purge_at, row.seq)))
     elif row.entry is not None:
@@ -50,16 +31,46 @@ def filings(row: JobRow) -> list[Filing]:
     return found
 
 
+def _queued(row: JobRow) -> list[Filing]:
+    found: list[Filing] = []
+    if row.state is State.WAITING:
+        found.append(("waiting", row.flow, row.order))
+        found.append(("lane waiting", row.lane, (row.flow, row.order)))
+        if row.ticket is not None:
+            found.append(("ticket", (row.ticket, row.flow), row.order))
+    elif row.state is State.SCHEDULED:
+        found.append(("scheduled", row.lane, (row.due_at, row.seq)))
+    else:
+        found.append(("parked at", row.parked_at, row.seq))
+        if row.unfit:
+            found.append(("unfit", row.parked_at, row.seq))
+        else:
+            found.append(("parked", (row.parked_at, row.flow), row.order))
+            found.append(("parked flows", row.parked_at, (row.flow, row.seq)))
+    if row.expires_at is not None:
+        found.append(("expiry", 0, (row.expires_at, row.seq)))
+    return found
+
+
+def _held(row: JobRow) -> list[Filing]:
+    found: list[Filing] = [("held", 0, row.id)]
+    if row.worker is not None:
+        found.append(("worker", row.worker, (row.order, row.id)))
+    if row.deadline_at is not None and row.state is State.AWAITING:
+        found.append(("deadline", 0, (row.deadline_at, row.seq)))
+    return found
+
+
 class JobIndex:
     """Sorted keys by index and bucket."""
 
     def __init__(self) -> None:
-        self._buckets: dict[tuple[str, Any], SortedList[Any]] = {}
+        self._buckets: dict[tuple[str, Hashable], SortedList[Any]] = {}
         # Names of buckets that must be walked in order themselves.
         self.lanes_scheduled: SortedDict[str, None] = SortedDict()
         self.gates_parked: SortedDict[str, None] = SortedDict()
 
-    def bucket(self, index: str, bucket: Any = 0) -> SortedList[Any]:
+    def bucket(self, index: str, bucket: Hashable = 0) -> SortedList[Any]:
         """The keys of a bucket, sorted; not to be changed."""
         return self._buckets.get((index, bucket), _EMPTY)
 
@@ -83,16 +94,16 @@ class JobIndex:
             del self._buckets[place]
             self._name(index, bucket, present=False)
 
-    def _name(self, index: str, bucket: Any, *, present: bool) -> None:
+    def _name(self, index: str, bucket: Hashable, *, present: bool) -> None:
         named = {"scheduled": self.lanes_scheduled, "parked at": self.gates_parked}.get(index)
-        if named is None:
+        if named is None or not isinstance(bucket, str):
             return
         if present:
             named[bucket] = None
         else:
             named.pop(bucket, None)
 
-    def groups(self, index: str, bucket: Any, after: int, limit: int) -> Iterator[int]:
+    def groups(self, index: str, bucket: Hashable, after: int, limit: int) -> Iterator[int]:
         """The distinct first parts of a bucket's keys that are above `after`, at most `limit`."""
         keys = self.bucket(index, bucket)
         for _ in range(limit):

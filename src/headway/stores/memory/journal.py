@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, MutableMapping
 from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -19,7 +19,7 @@ class Journal:
         """Notes how to undo the write that was just done."""
         self._undo.append(undo)
 
-    def put(self, table: dict[Key, Value], key: Key, value: Value) -> None:
+    def put(self, table: MutableMapping[Key, Value], key: Key, value: Value) -> None:
         """Sets a value."""
         if key in table:
             old = table[key]
@@ -28,7 +28,7 @@ class Journal:
             self._undo.append(lambda: table.pop(key, None))
         table[key] = value
 
-    def drop(self, table: dict[Key, Value], key: Key) -> None:
+    def drop(self, table: MutableMapping[Key, Value], key: Key) -> None:
         """Removes a key, if it is there."""
         if key in table:
             old = table.pop(key)

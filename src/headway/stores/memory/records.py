@@ -83,7 +83,7 @@ class MemorySignals:
                 self._journal.drop(self._kept, (old.kept_until, row.scope, row.event))
 
     def stale(self, limit: int) -> list[SignalRow]:
-        old = self._kept.irange(maximum=(self._time.now + 1,))
+        old = self._kept.irange(maximum=(self._time.now + 1, "", ""))
         return [replace(self._kept[place]) for place in islice(old, limit)]
 
     def forget_job(self, job: str) -> None:

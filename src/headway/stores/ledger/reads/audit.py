@@ -1,4 +1,4 @@
-"""Audit: permits are compared with their holders, and caches with permits; there is no difference."""
+"""Audit: permits are compared with their holders, and caches with permits."""
 
 from __future__ import annotations
 

@@ -33,7 +33,11 @@ def read_job(ledger: Ledger, query: JobQuery) -> JobView | None:
 
 
 def read_jobs(ledger: Ledger, query: JobsQuery) -> Page[JobView]:
-    """A page of a listing."""
+    """A page of a listing.
+
+    Raises:
+        InvalidValue: the page is too large, or the cursor is of another listing.
+    """
     if not 1 <= query.limit <= 1_000:
         message = f"a page of {query.limit} rows"
         raise InvalidValue(message, hint="from 1 to 1000")

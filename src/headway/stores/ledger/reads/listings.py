@@ -87,7 +87,11 @@ def read_timetable(ledger: Ledger, query: TimetableQuery) -> tuple[EntryView, ..
 
 
 def read_trail(ledger: Ledger, query: TrailQuery) -> Page[TrailView]:
-    """The trail, newest first."""
+    """The trail, newest first.
+
+    Raises:
+        InvalidValue: the cursor is of another listing.
+    """
     before = None
     if query.cursor is not None:
         if not query.cursor.isdigit():

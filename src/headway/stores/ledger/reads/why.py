@@ -114,7 +114,8 @@ class _Why:
         row = self.row
         if row.state is State.RUNNING:
             asked = "; a cancel was asked for" if row.cancel_requested else ""
-            return f"running: run {row.run} with worker {row.worker}, for {self._since(row.claimed_at)}{asked}"
+            since = self._since(row.claimed_at)
+            return f"running: run {row.run} with worker {row.worker}, for {since}{asked}"
         if row.state is State.AWAITING:
             return self._awaiting()
         if row.state not in QUEUED:

@@ -46,8 +46,9 @@ class JobTable(Protocol):
         ...
 
     def save(self, rows: Iterable[JobRow]) -> None:
-        """Writes changed jobs back whole (but `seq`, `id`, `lane`, `tenant`, `kind`, `created_at`
-        never change).
+        """Writes changed jobs back whole.
+
+        What never changes: `seq`, `id`, `lane`, `tenant`, `kind`, `created_at`.
         """
         ...
 
@@ -64,7 +65,7 @@ class JobTable(Protocol):
         ...
 
     def start_plain(self, seqs: Sequence[int], worker: str, request: int, blocked_ms: int) -> None:
-        """Waiting jobs that hold nothing become running, `run` and `attempt` up by one, claimed now.
+        """Waiting jobs that hold nothing become running, claimed now, `run` and `attempt` one up.
 
         Args:
             seqs: the jobs.

@@ -37,7 +37,11 @@ from headway.stores.ledger.step import Step
 
 
 def define(ledger: Ledger, request: DefineRequest) -> int:
-    """See `Store.define`."""
+    """See `Store.define`.
+
+    Raises:
+        RevisionConflict: the definitions were changed meanwhile; nothing was written.
+    """
     check_name("author", request.author)
     revision = ledger.facts.revision()
     if request.revision is not None and request.revision != revision:

@@ -25,10 +25,7 @@ def signal(ledger: Ledger, event: Signal) -> SignalReply:
     _check(event)
     step = Step(ledger)
     found = _find(step, event.key)
-    if found is None:
-        reply = _keep(step, event, event.key)
-    else:
-        reply = _hear(step, event, *found)
+    reply = _keep(step, event, event.key) if found is None else _hear(step, event, *found)
     step.flush()
     return reply
 

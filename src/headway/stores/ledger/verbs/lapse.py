@@ -1,4 +1,4 @@
-"""Lapse: a worker's lease has ended; what it ran is tried again, what it handed over is in doubt."""
+"""Lapse: a lease has ended; what ran is tried again, what was handed over is in doubt."""
 
 from __future__ import annotations
 

@@ -51,7 +51,11 @@ _READS: dict[type[Query[Any]], Callable[..., Any]] = {
 
 
 def read(ledger: Ledger, query: Query[Answer]) -> Answer:
-    """See `Store.read`."""
+    """See `Store.read`.
+
+    Raises:
+        InvariantBroken: the question has no answer here.
+    """
     answer = _READS.get(type(query))
     if answer is None:
         message = f"no answer is told for {type(query).__name__}"
