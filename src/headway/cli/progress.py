@@ -34,13 +34,16 @@ class Meter(Protocol):
 
 
 @contextmanager
-def progress(terminal: Terminal, what: str, total: float | None = None) -> Generator[Meter]:
+def progress(
+    terminal: Terminal, what: str, total: float | None = None, *, counted: bool = True
+) -> Generator[Meter]:
     """A bar for as long as the work lasts; nothing where nobody watches.
 
     Args:
         terminal: where.
         what: the work, in a few words.
         total: how much there is; None if that is not known.
+        counted: whether to show numbers; else a percentage.
 
     Yields:
         The meter to be told.
@@ -51,7 +54,7 @@ def progress(terminal: Terminal, what: str, total: float | None = None) -> Gener
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        MofNCompleteColumn() if total is None or total < 1e12 else TaskProgressColumn(),
+        MofNCompleteColumn() if counted else TaskProgressColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )

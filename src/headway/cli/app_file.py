@@ -1,0 +1,106 @@
+"""Loading a user's App: from a file, or from a module by name."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from headway.core.errors import HeadwayError, InvalidValue
+from headway.runtime.app import App
+
+_HINT = "name a file as calls.py, or a module as shop.jobs, with :name if the App is not `app`"
+
+
+def load_app(target: str) -> App:
+    """Imports a user's program and finds the App in it.
+
+    Args:
+        target: a path that ends in .py, or a module's dotted name; either with `:name`. A file in
+            a package is imported under its full name; the folder that holds the top of it (for a
+            module: the working directory) is put in front of sys.path.
+
+    Returns:
+        The App of that name; without a name the one called `app`, else the only one.
+
+    Raises:
+        InvalidValue: there is no such file or module, importing it fails (the message has the
+            place), or it holds no App or several.
+    """
+    place, _, name = target.partition(":")
+    module = _load(place)
+    if name:
+        found = getattr(module, name, None)
+        if not isinstance(found, App):
+            what = "is no App" if hasattr(module, name) else "does not exist"
+            message = f"{place}: {name} {what}"
+            raise InvalidValue(message, hint=_found_hint(module))
+        return found
+    apps = {id(one): one for one in vars(module).values() if isinstance(one, App)}
+    named = getattr(module, "app", None)
+    if isinstance(named, App):
+        return named
+    if len(apps) != 1:
+        message = f"{place} holds {len(apps) or 'no'} App{'s' if apps else ''}"
+        raise InvalidValue(message, hint=_found_hint(module))
+    return next(iter(apps.values()))
+
+
+def _load(place: str) -> ModuleType:
+    if place.endswith(".py") or "/" in place:
+        path = Path(place).resolve()
+        if not path.is_file():
+            message = f"there is no file {place}"
+            raise InvalidValue(message, hint=_HINT)
+        root, module = _package_root(path)
+    else:
+        root, module = Path.cwd(), place
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    try:
+        return import_module(module)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (a user's program may raise anything)
+        if isinstance(error, ModuleNotFoundError) and _is_of(error.name, module):
+            message = f"there is no module {place!r}"
+            raise InvalidValue(message, hint=_HINT) from None
+        message, hint = _explained(error, place)
+        raise InvalidValue(message, hint=hint) from error
+
+
+def _package_root(path: Path) -> tuple[Path, str]:
+    """The folder to put on sys.path, and the file's full module name below it."""
+    parts = [path.stem]
+    root = path.parent
+    while (root / "__init__.py").is_file():
+        parts.insert(0, root.name)
+        root = root.parent
+    return root, ".".join(parts)
+
+
+def _is_of(missing: str | None, module: str) -> bool:
+    return missing is not None and (module == missing or module.startswith(f"{missing}."))
+
+
+def _explained(error: BaseException, place: str) -> tuple[str, str]:
+    """What went wrong and where, with the innermost line of the user's own files."""
+    told = error.message if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
+    hint = error.hint if isinstance(error, HeadwayError) else "run it with python to see it all"
+    if isinstance(error, SyntaxError):
+        return f"{place} cannot be imported: line {error.lineno}: {error.msg}", hint
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "importlib" not in frame.filename and f"{_HERE}/" not in frame.filename
+    ]
+    where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    return f"{place} cannot be imported: {told}{where}", hint
+
+
+_HERE = str(Path(__file__).resolve().parent.parent)
+
+
+def _found_hint(module: ModuleType) -> str:
+    names = [name for name, one in vars(module).items() if isinstance(one, App)]
+    return f"it holds {', '.join(names)}: write file:name" if names else "app = hw.App()"

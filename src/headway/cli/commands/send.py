@@ -1,0 +1,3 @@
+"""`headway send`: makes jobs."""
+
+from __future__ import annotations

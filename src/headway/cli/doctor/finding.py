@@ -1,0 +1,47 @@
+"""A finding: one thing that was looked at, and how it is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Health(StrEnum):
+    """How a thing is."""
+
+    WELL = "well"
+    WARNING = "warning"
+    """It works, and somebody should look at it."""
+    PROBLEM = "problem"
+    """Something does not work, or will not for long."""
+
+
+class Finding(NamedTuple):
+    """What was found about one thing.
+
+    Attributes:
+        subject: what was looked at, in a word or two.
+        health: how it is.
+        found: what was seen.
+        hint: how to mend it; empty where nothing has to be.
+    """
+
+    subject: str
+    health: Health
+    found: str
+    hint: str = ""
+
+
+def well(subject: str, found: str) -> Finding:
+    """A thing that is as it should be."""
+    return Finding(subject, Health.WELL, found)
+
+
+def warning(subject: str, found: str, hint: str) -> Finding:
+    """A thing that somebody should look at."""
+    return Finding(subject, Health.WARNING, found, hint)
+
+
+def problem(subject: str, found: str, hint: str) -> Finding:
+    """A thing that has to be mended."""
+    return Finding(subject, Health.PROBLEM, found, hint)

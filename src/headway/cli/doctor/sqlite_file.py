@@ -1,0 +1,86 @@
+"""The SQLite file itself: may it be written, is it whole, is there room."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import apsw
+
+from headway.cli.doctor.finding import Finding, problem, warning, well
+
+FIRST_SOUND = (3, 51, 3)
+"""Before it, SQLite could corrupt a database in WAL mode when the log was reset.
+
+Source: https://www.sqlite.org/wal.html#walresetbug
+"""
+SCARCE = 0.05
+LITTLE_BYTES = 200_000_000
+_SHOWN = 5
+
+
+def look_at_library() -> list[Finding]:
+    """Whether the SQLite in use is one without the bug that corrupts."""
+    version = apsw.sqlite_lib_version()
+    if tuple(int(part) for part in version.split(".")) < FIRST_SOUND:
+        hint = "install a current apsw wheel, which brings its own SQLite"
+        return [problem("sqlite", f"SQLite {version} can corrupt a database", hint)]
+    return [well("sqlite", f"SQLite {version}")]
+
+
+def look_at_permissions(path: Path) -> list[Finding]:
+    """Whether the file and its folder can be written, and who else can read it."""
+    findings: list[Finding] = []
+    for place in (path, path.parent):
+        if not os.access(place, os.W_OK):
+            hint = "the file and its folder must be writable for the user who runs Headway"
+            findings.append(problem("permissions", f"{place} is not writable", hint))
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        hint = f"chmod 600 {path}"
+        findings.append(warning("permissions", f"others may open it (mode {mode:04o})", hint))
+    return findings or [well("permissions", f"writable, mode {mode:04o}")]
+
+
+def look_at_room(path: Path) -> list[Finding]:
+    """Whether its device has room."""
+    usage = shutil.disk_usage(path.parent)
+    share = usage.free / usage.total
+    found = f"{usage.free / 1e9:.1f} GB free ({share:.0%}), the file has {_size(path) / 1e6:.1f} MB"
+    if share < SCARCE or usage.free < LITTLE_BYTES:
+        return [warning("room", found, "free some: a full device refuses new jobs")]
+    return [well("room", found)]
+
+
+def look_inside(path: Path) -> list[Finding]:
+    """Whether SQLite finds the file whole, and keeps it as Headway needs it.
+
+    Reads the whole file; writes nothing and waits for nobody.
+    """
+    findings: list[Finding] = []
+    try:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            mode = str(db.pragma("journal_mode"))
+            wrong = [str(row[0]) for row in db.execute(f"PRAGMA integrity_check({_SHOWN})")]
+        finally:
+            db.close()
+    except apsw.Error as error:
+        hint = "stop all workers, keep the file, restore a backup"
+        return [problem("integrity", f"SQLite cannot read it: {error}", hint)]
+    if mode != "wal":
+        hint = "open it once with headway migrate"
+        findings.append(problem("journal", f"the journal mode is {mode}, not wal", hint))
+    if wrong != ["ok"]:
+        hint = "stop all workers, keep the file, restore a backup"
+        findings += [problem("integrity", one, hint) for one in wrong]
+    else:
+        findings.append(well("integrity", f"SQLite finds it whole, journal mode {mode}"))
+    return findings
+
+
+def _size(path: Path) -> int:
+    parts = (path, path.with_name(f"{path.name}-wal"))
+    return sum(part.stat().st_size for part in parts if part.exists())

@@ -1,0 +1,116 @@
+"""The export: a header line, then one job a line, as docs/reference/export.md describes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import typer
+
+from headway.cli.json_text import to_json
+from headway.cli.options import JobFilter
+from headway.cli.progress import Meter
+from headway.cli.records import Record, job_record, record
+from headway.contract.store import Store
+from headway.contract.views import JobQuery, JobView, StatsQuery
+from headway.core.errors import InvalidValue, StoreFull
+
+FORMAT = 1
+"""Grows when a field changes its meaning or goes; a new field does not count."""
+
+Write = Callable[[bytes], object]
+
+
+async def write_export(
+    store: Store, wanted: JobFilter, write: Write, meter: Meter, *, trail: bool
+) -> int:
+    """Writes the jobs that fit a filter, with their runs.
+
+    Args:
+        store: where they are.
+        wanted: which ones.
+        write: takes one line after another.
+        meter: told how many jobs were written, and how many there may be.
+        trail: whether to add each job's trail, which is one question more for each.
+
+    Returns:
+        How many jobs were written.
+    """
+    stats = await store.read(StatsQuery())
+    header = {
+        "format": "headway-export",
+        "version": FORMAT,
+        "exported_at": stats.now,
+        "store": stats.identity,
+        "epoch": stats.epoch,
+    }
+    write(to_json(header) + b"\n")
+    count = 0
+    total = sum(stats.counts.values())
+    async for page in wanted.pages(store, runs=True):
+        for fields in await _lines(store, page.rows, trail=trail):
+            write(to_json(fields) + b"\n")
+        count += len(page.rows)
+        meter(count, max(total, count))
+    return count
+
+
+@contextmanager
+def output(path: Path | None, *, force: bool) -> Generator[Write]:
+    """Where the lines go. A file appears under its name only when it is whole.
+
+    Args:
+        path: the file; None for standard output.
+        force: whether a file that exists is replaced.
+
+    Yields:
+        What writes.
+
+    Raises:
+        InvalidValue: the file exists, or cannot be made.
+        StoreFull: the device has no room; no file was made.
+    """
+    if path is None:
+        stream = typer.get_binary_stream("stdout")
+        yield stream.write
+        stream.flush()
+        return
+    if path.exists() and not force:
+        message = f"the file {path} exists"
+        raise InvalidValue(message, hint="choose another, or give --force to replace it")
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield file.write
+            _keep(file)
+        part.replace(path)
+    except OSError as error:
+        message = f"the file {path} cannot be written: {error.strerror}"
+        if error.errno == errno.ENOSPC:
+            raise StoreFull(message, hint="make room, or choose another device") from None
+        raise InvalidValue(message, hint="choose a place that you may write to") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _keep(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+async def _lines(store: Store, jobs: Sequence[JobView], *, trail: bool) -> list[Record]:
+    lines = [job_record(job) for job in jobs]
+    if not trail:
+        for fields in lines:
+            del fields["trail"]
+        return lines
+    # A listing has no trails; asked together, the questions cost one wake-up of the store.
+    whole = await asyncio.gather(*(store.read(JobQuery(id=job.id)) for job in jobs))
+    for fields, found in zip(lines, whole, strict=True):
+        fields["trail"] = [record(note) for note in found.trail] if found else []
+    return lines

@@ -1,0 +1,181 @@
+"""The import: each row of a file of JSON Lines makes jobs; one that cannot is told and passed over."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from headway.cli.progress import Meter
+from headway.contract.operate import Acted, ActRequest, Verb
+from headway.contract.store import Store
+from headway.core.errors import CallerError, HeadwayError, InvalidValue
+from headway.core.job import MAX_BATCH, NewJob
+from headway.runtime.importing import CalledOff, Importer
+
+
+class Refused(NamedTuple):
+    """A row that made no jobs.
+
+    Attributes:
+        line: its number in the file, from 1.
+        error: why.
+    """
+
+    line: int
+    error: str
+
+
+@dataclass(kw_only=True, slots=True)
+class Tally:
+    """What an import did.
+
+    Attributes:
+        rows: rows read, the refused ones among them; empty lines do not count.
+        created: jobs that were made.
+        existing: jobs that were there already, by id or key.
+        cancelled: jobs that were cancelled as they were made.
+        refused: rows that made nothing, in the file's order.
+    """
+
+    rows: int = 0
+    created: int = 0
+    existing: int = 0
+    cancelled: int = 0
+    refused: list[Refused] = field(default_factory=list[Refused])
+
+
+class Row(NamedTuple):
+    """A row's jobs, and why those that are to be cancelled are."""
+
+    line: int
+    jobs: list[NewJob]
+    called_off: dict[str, str]
+
+
+class Import:
+    """One import.
+
+    Args:
+        store: where to.
+        importer: makes the jobs of a row.
+        author: who cancels what is called off.
+        tell: is told each refused row as it is found.
+    """
+
+    def __init__(
+        self, store: Store, importer: Importer, author: str, tell: Callable[[Refused], None]
+    ) -> None:
+        self._store = store
+        self._importer = importer
+        self._author = author
+        self._tell = tell
+        self._waiting: list[Row] = []
+        self.tally = Tally()
+
+    async def run(self, lines: Iterable[bytes], meter: Meter) -> Tally:
+        """Imports all rows, a thousand jobs a step; a row's jobs are made together or not at all.
+
+        Args:
+            lines: the file's, each a JSON value.
+            meter: told how many bytes were read.
+
+        Returns:
+            What was done. After an error of the store `tally` tells how far it got; a repeated
+            import makes no job twice whose importer gives it a key or an id.
+        """
+        size = 0
+        jobs = 0
+        for number, line in enumerate(lines, start=1):
+            size += len(line)
+            row = self._read(number, line)
+            if row is None:
+                continue
+            if jobs + len(row.jobs) > MAX_BATCH:
+                await self._flush()
+                jobs = 0
+            self._waiting.append(row)
+            jobs += len(row.jobs)
+            meter(size)
+        await self._flush()
+        self.tally.refused.sort()
+        return self.tally
+
+    def _read(self, number: int, line: bytes) -> Row | None:
+        if not line.strip():
+            return None
+        self.tally.rows += 1
+        try:
+            made = list(self._importer(msgspec.json.decode(line)))
+            return _row(number, made)
+        except HeadwayError as error:
+            self._refuse(number, str(error))
+        except msgspec.DecodeError as error:
+            self._refuse(number, f"this is no JSON: {error}")
+        except Exception as error:  # noqa: BLE001  (a user's importer may raise anything)
+            self._refuse(number, f"{type(error).__name__}: {error}")
+        return None
+
+    def _refuse(self, line: int, error: str) -> None:
+        refused = Refused(line, error)
+        self.tally.refused.append(refused)
+        self._tell(refused)
+
+    async def _flush(self) -> None:
+        rows, self._waiting = self._waiting, []
+        try:
+            await self._enqueue(rows)
+        except CallerError:
+            # One row spoils the step for all: each by itself shows which.
+            for row in rows:
+                try:
+                    await self._enqueue([row])
+                except CallerError as error:
+                    self._refuse(row.line, str(error))
+
+    async def _enqueue(self, rows: list[Row]) -> None:
+        jobs = [job for row in rows for job in row.jobs]
+        if not jobs:
+            return
+        replies = await self._store.enqueue(jobs)
+        self.tally.created += sum(reply.created for reply in replies)
+        self.tally.existing += sum(not reply.created for reply in replies)
+        reasons = {job: why for row in rows for job, why in row.called_off.items()}
+        by_reason: dict[str, list[str]] = {}
+        for job, reply in zip(jobs, replies, strict=True):
+            if job.id in reasons:
+                by_reason.setdefault(reasons[job.id], []).append(reply.id)
+        for reason, ids in by_reason.items():
+            await self._cancel(ids, reason)
+
+    async def _cancel(self, ids: list[str], reason: str) -> None:
+        request = ActRequest(
+            request=str(uuid.uuid4()),
+            ids=tuple(ids),
+            verb=Verb.CANCEL,
+            author=self._author,
+            reason=reason,
+        )
+        replies = await self._store.act(request)
+        self.tally.cancelled += sum(one.answer in {Acted.DONE, Acted.ASKED} for one in replies)
+
+
+def _row(number: int, made: list[NewJob | CalledOff]) -> Row:
+    jobs: list[NewJob] = []
+    called_off: dict[str, str] = {}
+    for one in made:
+        if isinstance(one, CalledOff):
+            called_off[one.job.id] = one.reason
+            jobs.append(one.job)
+        elif isinstance(one, NewJob):
+            jobs.append(one)
+        else:
+            message = f"the importer made a {type(one).__name__}"
+            raise InvalidValue(message, hint="it gives what kind.make(...) returns, or a CalledOff")
+    if len(jobs) > MAX_BATCH:
+        message = f"one row makes {len(jobs)} jobs"
+        raise InvalidValue(message, hint=f"at most {MAX_BATCH}")
+    return Row(number, jobs, called_off)

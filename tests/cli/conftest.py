@@ -1,0 +1,55 @@
+"""The command, called in this process on real files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cli.main import call
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ran:
+    """What a call printed and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on standard output."""
+        return json.loads(self.out)
+
+
+Headway = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, no settings, a zone that does not depend on the machine."""
+    for name in [name for name in os.environ if name.startswith("HEADWAY_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADWAY_ZONE", "Europe/Berlin")
+    monkeypatch.setenv("HEADWAY_AUTHOR", "the tester")
+    return tmp_path
+
+
+@pytest.fixture
+def headway(capfd: pytest.CaptureFixture[str]) -> Headway:
+    """Calls the command as the console script would."""
+
+    def run(*arguments: str) -> Ran:
+        capfd.readouterr()
+        code = call(arguments)
+        printed = capfd.readouterr()
+        return Ran(code=code, out=printed.out, err=printed.err)
+
+    return run

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from headway.cli.logging import configure_logging, hide_secrets
+from headway.cli.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    kept = root.handlers, root.level
+    yield
+    root.handlers, root.level = kept
+    structlog.reset_defaults()
+
+
+def test_logs_are_json_lines_where_nobody_watches(capfd: pytest.CaptureFixture[str]):
+    configure_logging(Settings())
+    structlog.stdlib.get_logger("a").info("started", lane="calls")
+    logging.getLogger("b").warning("from %s", "elsewhere")
+    first, second = (json.loads(line) for line in capfd.readouterr().err.splitlines())
+    assert (first["event"], first["lane"], first["level"]) == ("started", "calls", "info")
+    assert (second["event"], second["logger"], second["level"]) == ("from elsewhere", "b", "warning")
+
+
+def test_what_is_below_the_level_is_not_logged(capfd: pytest.CaptureFixture[str]):
+    configure_logging(Settings(log_level="warning"))
+    structlog.stdlib.get_logger("a").info("started")
+    logging.getLogger("b").info("started")
+    assert capfd.readouterr().err == ""
+
+
+def test_human_logs_hold_no_control_characters_of_their_values(
+    capfd: pytest.CaptureFixture[str],
+):
+    configure_logging(Settings(log_format="human"))
+    structlog.stdlib.get_logger("a").info("started", lane="\x1b[2J")
+    assert "\x1b[2J" not in capfd.readouterr().err
+
+
+def test_secrets_are_never_logged(capfd: pytest.CaptureFixture[str]):
+    configure_logging(Settings())
+    logger = structlog.stdlib.get_logger("a")
+    logger.info(
+        "opened", url="postgresql://me:hunter2@db/x", auth={"API_KEY": "hunter2"}, passwd="hunter2"
+    )
+    logging.getLogger("b").info("redis://:hunter2@host")
+    err = capfd.readouterr().err
+    assert "hunter2" not in err
+    assert "postgresql://[hidden]@db/x" in err
+
+
+def test_values_that_are_no_secrets_are_left():
+    event = {"event": "mail to a@b.c", "count": 3, "list": ["x", {"k": "v"}]}
+    assert hide_secrets(None, "info", dict(event)) == event

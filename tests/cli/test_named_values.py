@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headway.cli.named_values import read_object, read_pairs
+from headway.core.errors import InvalidValue
+
+
+def test_values_that_are_json_count_as_json_and_others_are_text():
+    pairs = ["n=3", "yes=true", "list=[1, 2]", "phone=+15550100", 'text="0155"', "empty=", "eq=a=b"]
+    assert read_pairs(pairs) == {
+        "n": 3,
+        "yes": True,
+        "list": [1, 2],
+        "phone": "+15550100",
+        "text": "0155",
+        "empty": "",
+        "eq": "a=b",
+    }
+
+
+@pytest.mark.parametrize("pair", ["phone", "=3", ""])
+def test_an_argument_without_a_name_or_a_value_is_refused(pair: str):
+    with pytest.raises(InvalidValue, match="no name=value"):
+        read_pairs([pair])
+
+
+def test_an_argument_given_twice_is_refused():
+    with pytest.raises(InvalidValue, match="twice"):
+        read_pairs(["a=1", "a=2"])
+
+
+def test_an_argument_that_is_no_unicode_is_refused():
+    with pytest.raises(InvalidValue, match="no valid Unicode"):
+        read_pairs(["a=\udcff"])
+
+
+def test_an_object_is_written_on_one_line():
+    assert json.loads(read_object("--args", '{\n "a": [1,\n 2]}')) == {"a": [1, 2]}
+    assert b"\n" not in read_object("--args", '{\n "a": [1,\n 2]}')
+
+
+@pytest.mark.parametrize("text", ["[1]", "3", "{", "", "\udcff"])
+def test_what_is_no_json_object_is_refused(text: str):
+    with pytest.raises(InvalidValue, match="--args is no JSON"):
+        read_object("--args", text)

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headway.cli.settings import Settings, load_settings
+from headway.core.errors import InvalidValue
+
+
+def test_without_file_and_variables_the_defaults_hold(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("HEADWAY_ZONE")
+    monkeypatch.delenv("HEADWAY_AUTHOR")
+    settings = load_settings()
+    assert settings.store == "sqlite:///headway.db"
+    assert settings.model_dump() == Settings().model_dump()
+
+
+def test_the_file_is_read_and_a_variable_wins_over_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder.joinpath("headway.toml").write_text('store = "sqlite:///a.db"\nlog_level = "debug"\n')
+    monkeypatch.setenv("HEADWAY_STORE", "sqlite:///b.db")
+    settings = load_settings()
+    assert (settings.store, settings.log_level) == ("sqlite:///b.db", "debug")
+
+
+def test_a_file_elsewhere_is_named_by_a_variable(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    folder.joinpath("other.toml").write_text('store = "memory://"\n')
+    monkeypatch.setenv("HEADWAY_CONFIG", "other.toml")
+    assert load_settings().store == "memory://"
+
+
+def test_a_named_file_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HEADWAY_CONFIG", "nowhere.toml")
+    with pytest.raises(InvalidValue, match=r"nowhere\.toml does not exist"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('stor = "x"', r"headway\.toml: there is no setting 'stor' \(did you mean store\?\)"),
+        ("store = 3", r"headway\.toml: store: input should be a valid string"),
+        ('log_level = "loud"', r"headway\.toml: log_level: input should be 'debug'"),
+        ("store = ", r"headway\.toml is no TOML"),
+        ("[store]\nurl = 1", r"headway\.toml: store: input should be a valid string"),
+    ],
+)
+def test_a_bad_file_is_an_error_with_file_and_key(folder: Path, text: str, said: str):
+    folder.joinpath("headway.toml").write_text(text)
+    with pytest.raises(InvalidValue, match=said):
+        load_settings()
+
+
+def test_a_bad_variable_is_an_error_with_its_name_and_never_its_value(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("HEADWAY_LOG_FORMAT", "hunter2")
+    with pytest.raises(InvalidValue, match="HEADWAY_LOG_FORMAT: input should be") as caught:
+        load_settings()
+    assert "hunter2" not in str(caught.value)
