@@ -121,6 +121,7 @@ def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
             row.timer_at = None
             if row.closed_until is not None and row.closed_until <= book.ledger.now:
                 row.closed_until, row.closed_by, row.closed_reason = None, "", ""
+            book.trim(gate)
         refit(book, gate)
         moved += feed_gate(book, gate)
     return len(gates), moved

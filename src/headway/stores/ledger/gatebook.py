@@ -15,6 +15,10 @@ from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FOREVER, GateRow
 
 
+FORGET_AFTER_MS = 60_000
+"""How long after its window a keyed rate is forgotten."""
+
+
 class GateBook:
     """The gates that one step looks at; loaded once each, written once at the end."""
 
@@ -211,7 +215,22 @@ class GateBook:
             if row.used and spec is not None:
                 row.used -= ledger.starts.trim(name, ledger.now - (spec.per_ms or 0))
             row.used += number
+            if row.timer_at is None and spec is not None and not spec.shared:
+                # There may be millions of keyed rates: each is forgotten when its window is over.
+                row.timer_at = ledger.now + (spec.per_ms or 0) + FORGET_AFTER_MS
         ledger.starts.add({name: number for name, (_, number) in counts.items()})
+
+    def trim(self, name: str) -> None:
+        """Forgets a rate's starts that no window needs any more."""
+        row = self.find(name)
+        spec = self.spec(row.template) if row is not None else None
+        if row is None or spec is None or spec.kind is not GateKind.RATE or not row.used:
+            return
+        row = self.change(name, row.template)
+        row.used -= self.ledger.starts.trim(name, self.ledger.now - (spec.per_ms or 0))
+        if row.used and not spec.shared and row.timer_at is None:
+            row.timer_at = self.ledger.now + (spec.per_ms or 0) + FORGET_AFTER_MS
+        self.forget_view(name)
 
     def give_back(self, gate: str, amount: int) -> None:
         """Counts permits as back; the view is read anew when it is next looked at.

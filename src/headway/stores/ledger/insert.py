@@ -15,6 +15,7 @@ from headway.stores.ledger.followups import follow_up
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.horizon import ensure_hours
 from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.retention import kept_for
 from headway.stores.ledger.rows import FlowKey, JobRow, KeyRow
 
 Shape = tuple[str, str, str, tuple[GateUse, ...]]
@@ -23,8 +24,9 @@ Shape = tuple[str, str, str, tuple[GateUse, ...]]
 class Insertion:
     """One batch of new jobs."""
 
-    def __init__(self, ledger: Ledger, book: GateBook) -> None:
+    def __init__(self, ledger: Ledger, book: GateBook, *, limited: bool) -> None:
         self.ledger = ledger
+        self.limited = limited
         self.book = book
         self.flows: dict[Shape, tuple[int, tuple[GateUse, ...]]] = {}
         self.rows: list[JobRow] = []
@@ -128,7 +130,8 @@ class Insertion:
         """A cascade without candidates is over at once, and its follow-up with it."""
         now = self.ledger.now
         row.state, row.reason = State.DEAD, "exhausted"
-        row.finished_at, row.purge_at = now, now + job.policy.keep_ms
+        row.finished_at = now
+        row.purge_at = now + kept_for(job.policy, keyed=job.key is not None)
         if job.key is not None:
             place = (job.tenant, job.key)
             until_at = now + job.policy.key_for_ms
@@ -165,7 +168,8 @@ class Insertion:
         ledger = self.ledger
         lanes = dict.fromkeys(lane for lane, _ in self.counts)
         ledger.lanes.ensure(lanes)
-        self._check_backlog()
+        if self.limited:
+            self._check_backlog()
         ledger.jobs.insert(self.rows)
         ledger.keys.save(self.keys.values())
         for (lane, state), n in self.counts.items():
@@ -174,7 +178,7 @@ class Insertion:
         for lane, at in self.wakes:
             ledger.wake(lane, at)
         if self.follow:
-            insert_new(ledger, self.book, self.follow)
+            insert_new(ledger, self.book, self.follow, limited=False)
 
     def _check_backlog(self) -> None:
         specs = self.ledger.lanes.load(lane for lane, _ in self.counts)
@@ -198,13 +202,16 @@ def needs_care(has_follow_up: bool, cascade: bool, keep_ms: int) -> bool:
     return has_follow_up or cascade or keep_ms != DEFAULT_POLICY.keep_ms
 
 
-def insert_new(ledger: Ledger, book: GateBook, jobs: Sequence[NewJob]) -> list[Enqueued]:
+def insert_new(
+    ledger: Ledger, book: GateBook, jobs: Sequence[NewJob], *, limited: bool = True
+) -> list[Enqueued]:
     """Inserts jobs that do not exist yet, within a step.
 
     Args:
         ledger: the step's tables.
         book: the step's gates; hours that are new are added to it, and the caller saves it.
         jobs: all or none.
+        limited: whether a lane's `max_backlog` holds; what must follow is never refused.
 
     Returns:
         As `Store.enqueue`.
@@ -215,7 +222,7 @@ def insert_new(ledger: Ledger, book: GateBook, jobs: Sequence[NewJob]) -> list[E
         UnknownGate: a gate is not declared; the step must be rolled back.
         BacklogFull: a lane is full; the step must be rolled back.
     """
-    return Insertion(ledger, book).add(jobs)
+    return Insertion(ledger, book, limited=limited).add(jobs)
 
 
 def _refuse_other_body(job: NewJob, body: bytes) -> None:

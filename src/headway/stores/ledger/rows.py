@@ -217,6 +217,7 @@ class GateRow:
             and self.timer_at is None
             and self.horizon_at is None
             and not self.last
+            and not self.lanes
         )
 
     def clone(self) -> GateRow:

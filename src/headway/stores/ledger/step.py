@@ -16,6 +16,7 @@ from headway.stores.ledger.followups import follow_up
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gatenames import place_of
 from headway.stores.ledger.insert import insert_new
+from headway.stores.ledger.retention import kept_for
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FOREVER, JobRow, KeyRow, PermitRow, RunRow
 
@@ -103,7 +104,8 @@ class Step:
         row.reason, row.error = reason, error or row.error
         if result is not None:
             row.result = result
-        row.finished_at, row.purge_at = now, now + policy.keep_ms
+        row.finished_at = now
+        row.purge_at = now + kept_for(policy, keyed=row.key is not None)
         row.deadline_at, row.in_doubt, row.cancel_requested = None, False, False
         self.ledger.counts.happened(str(state))
         if row.key is not None:
@@ -213,8 +215,9 @@ class Step:
         self.woken[lane, at if at is not None and at > self.ledger.now else None] = None
 
     def flush(self) -> None:
-        """Writes all of it."""
+        """Writes all of it; the step may go on and be flushed again."""
         freed = self._free_permits()
+        self.releases = []
         ledger = self.ledger
         if self.dirty:
             ledger.jobs.save(self.dirty.values())
@@ -224,14 +227,16 @@ class Step:
             self.runs = []
         while self.follow:
             follow, self.follow = self.follow, []
-            insert_new(ledger, self.book, follow)
+            insert_new(ledger, self.book, follow, limited=False)
         for gate, flow in self.tickets:
             feed_flow(self.book, gate, flow)
+        self.tickets = {}
         for gate in freed:
             feed_gate(self.book, gate)
         self.book.save()
         for lane, at in self.woken:
             ledger.wake(lane, at)
+        self.woken = {}
 
     def _free_permits(self) -> list[str]:
         if not self.releases:

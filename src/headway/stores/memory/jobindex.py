@@ -47,7 +47,7 @@ def _queued(row: JobRow) -> list[Filing]:
         else:
             found.append(("parked", (row.parked_at, row.flow), row.order))
             found.append(("parked flows", row.parked_at, (row.flow, row.seq)))
-    if row.expires_at is not None:
+    if row.expires_at is not None and row.run == 0:
         found.append(("expiry", 0, (row.expires_at, row.seq)))
     return found
 

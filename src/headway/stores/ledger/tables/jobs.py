@@ -110,11 +110,11 @@ class JobTable(Protocol):
         ...
 
     def expired(self, limit: int) -> list[str]:
-        """Queued jobs (scheduled, waiting, parked) past their `expires_at`, earliest first."""
+        """Queued jobs that never ran (`run` is 0) past their `expires_at`, earliest first."""
         ...
 
     def next_expiry(self) -> int | None:
-        """When the next queued job expires."""
+        """When the next queued job that never ran expires."""
         ...
 
     def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:

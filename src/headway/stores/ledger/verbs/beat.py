@@ -16,6 +16,7 @@ def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:
     worker = ledger.workers.load(request.worker) or WorkerRow(id=request.worker)
     if worker.lease_until <= ledger.now and not worker.lapsed:
         lapse(step, worker)
+        step.flush()
     worker.lapsed = False
     held = {(one.id, one.run): one for one in ledger.jobs.held_by(request.worker)}
     listed = set(request.running)
@@ -36,6 +37,8 @@ def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:
     worker.lease_until = ledger.now if request.leaving else ledger.now + request.lease_ms
     worker.lapsed = request.leaving
     if request.leaving:
+        # What it released just now is not lost with the rest.
+        step.flush()
         lapse(step, worker)
     ledger.workers.save(worker)
     step.flush()

@@ -27,7 +27,7 @@ def fire(ledger: Ledger, request: FireRequest) -> FireReply:
             fired.append(moment)
             last = moment
     book = GateBook(ledger)
-    insert_new(ledger, book, [_job(row, spec.job, moment) for moment in fired])
+    insert_new(ledger, book, [_job(row, spec.job, moment) for moment in fired], limited=False)
     book.save()
     row.last_fired = last
     row.ahead_until = max(row.ahead_until or 0, request.ahead_until, last or 0)

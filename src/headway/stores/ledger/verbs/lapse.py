@@ -12,7 +12,7 @@ def lapse(step: Step, worker: WorkerRow) -> int:
     """Takes everything from a worker whose lease has ended.
 
     Args:
-        step: the step.
+        step: the step; flushed, as far as this worker's runs go.
         worker: its row; marked and saved here.
 
     Returns:
@@ -26,7 +26,7 @@ def lapse(step: Step, worker: WorkerRow) -> int:
         if row.state is State.RUNNING:
             lose(step, row)
             lost += 1
-        else:
+        elif row.state is State.AWAITING:
             doubt(step, row)
     worker.lapsed = True
     step.ledger.workers.save(worker)

@@ -165,7 +165,7 @@ def _released(step: Step, row: JobRow, outcome: Released) -> Verdict:
 
 
 def _next_stage(step: Step, row: JobRow, outcome: NextStage) -> Verdict:
-    if step.requeue(row, "next", due_at=step.ledger.now, repeat=True) is State.CANCELLED:
+    if step.requeue(row, "next", due_at=None, repeat=True) is State.CANCELLED:
         return Verdict.DONE
     row.stage = outcome.stage
     change_gates(step, row, outcome.gates)
