@@ -14,7 +14,6 @@ from headway.core.gates.view import GateView, MemberView
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FOREVER, GateRow
 
-
 FORGET_AFTER_MS = 60_000
 """How long after its window a keyed rate is forgotten."""
 

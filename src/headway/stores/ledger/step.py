@@ -16,8 +16,8 @@ from headway.stores.ledger.followups import follow_up
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gatenames import place_of
 from headway.stores.ledger.insert import insert_new
-from headway.stores.ledger.retention import kept_for
 from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.retention import kept_for
 from headway.stores.ledger.rows import FOREVER, JobRow, KeyRow, PermitRow, RunRow
 
 
