@@ -9,3 +9,17 @@ The author of a store writes one class:
 
 pytest and pytest-asyncio run it. docs/how-to/write-a-store.md has the whole story.
 """
+
+from __future__ import annotations
+
+from pkgutil import iter_modules
+
+import pytest
+
+# Before the groups are imported, so that a failed assertion shows its values.
+pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in iter_modules(__path__)))
+
+from headway.testing.conformance.rig import MakeStore  # noqa: E402  (see above)
+from headway.testing.conformance.suite import StoreConformance  # noqa: E402  (see above)
+
+__all__ = ["MakeStore", "StoreConformance"]

@@ -99,6 +99,25 @@ OUSTINGS: list[Ousting] = [
 ]  # fmt: skip
 
 
+def all_writes(run: Claimed) -> list[Outcome]:
+    """One outcome of each sort."""
+    fence = (run.id, run.run)
+    return [
+        HandedOver(*fence, key="call-9", timeout_ms=1_000),
+        KnownAs(*fence, key="sid-9"),
+        Returned(*fence, error="late"),
+        GaveBack(*fence, gate="line"),
+        GaveBack(*fence, gate="phone:1"),
+        FoundUnfit(*fence, reason="late"),
+        Succeeded(*fence, result=b"9"),
+        Failed(*fence, error="late", after_ms=1),
+        Died(*fence, reason="late"),
+        Snoozed(*fence, after_ms=1),
+        NextStage(*fence, stage="late"),
+        Released(*fence),
+    ]
+
+
 class FencingGroup(ConformanceGroup):
     """The fence is the job, its run and the worker's random id."""
 
@@ -114,7 +133,7 @@ class FencingGroup(ConformanceGroup):
         before = await rig.dump()
         child = rig.jobs.make()
         closing = Closing(gate="line", for_ms=1)
-        for outcome in self.all_writes(run):
+        for outcome in all_writes(run):
             verdict = await worker.say(outcome)
             assert verdict in {Verdict.LOST, Verdict.ALREADY}, outcome
         for kind in (Succeeded, Released):
@@ -145,7 +164,7 @@ class FencingGroup(ConformanceGroup):
         worker, stranger = rig.worker(), rig.worker()
         run = await worker.take_one()
         await stranger.beat()
-        for outcome in self.all_writes(run):
+        for outcome in all_writes(run):
             assert await stranger.say(outcome) is Verdict.LOST, outcome
         assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
 
@@ -182,22 +201,3 @@ class FencingGroup(ConformanceGroup):
         rig.clock.advance(LEASE_MS - 1)
         await rig.sweep()
         assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
-
-    @staticmethod
-    def all_writes(run: Claimed) -> list[Outcome]:
-        """One outcome of each sort."""
-        fence = (run.id, run.run)
-        return [
-            HandedOver(*fence, key="call-9", timeout_ms=1_000),
-            KnownAs(*fence, key="sid-9"),
-            Returned(*fence, error="late"),
-            GaveBack(*fence, gate="line"),
-            GaveBack(*fence, gate="phone:1"),
-            FoundUnfit(*fence, reason="late"),
-            Succeeded(*fence, result=b"9"),
-            Failed(*fence, error="late", after_ms=1),
-            Died(*fence, reason="late"),
-            Snoozed(*fence, after_ms=1),
-            NextStage(*fence, stage="late"),
-            Released(*fence),
-        ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from headway.contract.operate import Acted, Edit, Verb
@@ -95,11 +98,11 @@ class CancelGroup(ConformanceGroup):
 
     @pytest.mark.parametrize(
         "outcome",
-        [Succeeded, Failed, Died, Snoozed, NextStage, Released],
-        ids=lambda outcome: outcome.__name__,
+        [Succeeded, Failed, Died, partial(Snoozed, after_ms=9), NextStage, Released],
+        ids=["succeeded", "failed", "died", "snoozed", "next", "released"],
     )
     async def test_job_asked_to_cancel_ends_cancelled_whatever_its_run_says(
-        self, rig: Rig, outcome: type[Outcome]
+        self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
         await rig.declare(LINE)
         job = await rig.add(gates=(use_of(LINE),))

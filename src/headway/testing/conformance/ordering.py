@@ -148,6 +148,16 @@ class SchedulingGroup(ConformanceGroup):
         await worker.settle(Succeeded(run.id, run.run))
         assert await rig.state(job.id) is State.SUCCEEDED
 
+    async def test_expired_job_that_an_operator_retries_does_not_expire_again(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add(expires_at=rig.clock() + 5_000)
+        await rig.pass_time(5_001)
+        assert await rig.state(job.id) is State.DEAD
+        assert await rig.act(Verb.RETRY, job.id) == [Acted.DONE]
+        await rig.sweep()
+        assert await rig.worker().take_ids() == [job.id]
+
     async def test_run_now_makes_a_scheduled_job_due_and_moves_no_other(self, rig: Rig) -> None:
         now = rig.clock()
         first, second = await rig.add(due_at=now + 9_000), await rig.add(due_at=now + 9_000)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from headway.contract.outcomes import (
@@ -178,11 +181,11 @@ class SettleGroup(ConformanceGroup):
 
     @pytest.mark.parametrize(
         "outcome",
-        [Succeeded, Failed, Died, Snoozed, NextStage, Released],
-        ids=lambda outcome: outcome.__name__,
+        [Succeeded, Failed, Died, partial(Snoozed, after_ms=9), NextStage, Released],
+        ids=["succeeded", "failed", "died", "snoozed", "next", "released"],
     )
     async def test_settling_again_what_this_run_settled_answers_already_and_writes_nothing(
-        self, rig: Rig, outcome: type[Outcome]
+        self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
         await rig.declare(LINE)
         await rig.add(gates=(use_of(LINE),))

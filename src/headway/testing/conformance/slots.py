@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from headway.contract.definitions import DeclareLane, LaneSpec, SetGate
@@ -61,11 +64,11 @@ class SlotsGroup(ConformanceGroup):
 
     @pytest.mark.parametrize(
         "outcome",
-        [Succeeded, Failed, Died, Snoozed, NextStage, Released],
-        ids=lambda outcome: outcome.__name__,
+        [Succeeded, Failed, Died, partial(Snoozed, after_ms=9), NextStage, Released],
+        ids=["succeeded", "failed", "died", "snoozed", "next", "released"],
     )
     async def test_every_end_of_a_run_gives_its_permits_back(
-        self, rig: Rig, outcome: type[Outcome]
+        self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
         await rig.declare(LINE, LOCK)
         job = await rig.add(gates=(use_of(LINE), use_of(LOCK, name="a")))

@@ -1,0 +1,201 @@
+"""Definitions: code declares, an operator's value wins until reset, all or none, on the trail."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.contract.definitions import (
+    CloseGate,
+    DeclareGate,
+    DeclareLane,
+    LaneSpec,
+    OpenGate,
+    ResetGate,
+    ResetLane,
+    SetGate,
+    SetLane,
+)
+from headway.contract.views import GatesQuery, SpecsQuery, StatsQuery
+from headway.core.errors import CallerError, InvalidValue, RevisionConflict, UnknownGate
+from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.rig import AUTHOR, REASON, Rig
+from headway.testing.conformance.worker import LANE
+from headway.testing.jobs import use_of
+
+LINE = Slots("line", 2)
+PHONE = Slots("phone:{phone}", 1)
+TWILIO = Rate("rate:twilio", 3, "10s")
+NUMBERS = Pool("numbers", {"a": 1, "b": 2})
+
+
+class DefineGroup(ConformanceGroup):
+    """Gates and lanes, by code or by an operator."""
+
+    async def test_declared_gates_are_listed_as_declared(self, rig: Rig) -> None:
+        await rig.declare(TWILIO, LINE, NUMBERS, PHONE)
+        specs = await rig.store.read(SpecsQuery())
+        assert {spec.name: spec for spec in specs} == {
+            spec.name: spec for spec in (LINE, PHONE, TWILIO, NUMBERS)
+        }
+        line = await rig.gate("line")
+        assert (line.kind, line.shared, line.capacity) == ("slots", True, 2)
+        assert (line.used, line.free, line.open, line.overridden) == (0, 2, True, False)
+        rate = await rig.gate("rate:twilio")
+        assert (rate.kind, rate.capacity, rate.per_ms) == ("rate", 3, 10_000)
+        pool = await rig.gate("numbers")
+        assert [(one.name, one.capacity) for one in pool.members] == [
+            ("numbers/a", 1), ("numbers/b", 2),
+        ]  # fmt: skip
+
+    async def test_revision_grows_with_each_change_and_is_read(self, rig: Rig) -> None:
+        first = await rig.define(DeclareGate(spec=LINE))
+        second = await rig.define(SetGate(name="line", capacity=1))
+        assert second > first
+        assert (await rig.store.read(StatsQuery())).revision == second
+
+    async def test_change_under_an_old_revision_is_refused_and_writes_nothing(
+        self, rig: Rig
+    ) -> None:
+        old = await rig.define(DeclareGate(spec=LINE))
+        await rig.define(SetGate(name="line", capacity=1))
+        before = await rig.dump()
+        with pytest.raises(RevisionConflict):
+            await rig.define(SetGate(name="line", capacity=9), revision=old)
+        assert await rig.dump() == before
+
+    async def test_change_under_the_current_revision_is_made(self, rig: Rig) -> None:
+        now = await rig.define(DeclareGate(spec=LINE))
+        await rig.define(SetGate(name="line", capacity=9), revision=now)
+        assert (await rig.gate("line")).capacity == 9
+
+    async def test_operators_value_wins_over_what_code_declares_again(self, rig: Rig) -> None:
+        await rig.declare(LINE, TWILIO, NUMBERS)
+        await rig.cap("line", 7)
+        await rig.define(
+            SetGate(name="rate:twilio", limit=9, per_ms=500),
+            SetGate(name="numbers", members=(("c", 5),)),
+        )
+        await rig.declare(Slots("line", 3), Rate("rate:twilio", 4, "20s"), NUMBERS)
+        line, rate = await rig.gate("line"), await rig.gate("rate:twilio")
+        assert (line.capacity, line.overridden) == (7, True)
+        assert (rate.capacity, rate.per_ms, rate.overridden) == (9, 500, True)
+        assert [one.name for one in (await rig.gate("numbers")).members] == ["numbers/c"]
+
+    async def test_reset_brings_back_what_code_declared_last(self, rig: Rig) -> None:
+        await rig.declare(LINE)
+        await rig.cap("line", 7)
+        await rig.declare(Slots("line", 3))
+        await rig.reset("line")
+        line = await rig.gate("line")
+        assert (line.capacity, line.overridden) == (3, False)
+
+    async def test_declaring_a_gate_as_another_kind_is_refused_and_writes_nothing(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINE)
+        before = await rig.dump()
+        with pytest.raises(InvalidValue):
+            await rig.declare(PHONE, Rate("line", 2, "1s"))
+        assert await rig.dump() == before
+
+    @pytest.mark.parametrize(
+        "item",
+        [
+            SetGate(name="x", capacity=1),
+            ResetGate(name="x"),
+            CloseGate(name="x"),
+            OpenGate(name="x"),
+        ],
+        ids=lambda item: type(item).__name__,
+    )
+    async def test_change_of_an_unknown_gate_is_refused_and_writes_nothing(
+        self, rig: Rig, item: SetGate | ResetGate | CloseGate | OpenGate
+    ) -> None:
+        await rig.declare(LINE)
+        before = await rig.dump()
+        with pytest.raises(UnknownGate):
+            await rig.define(SetGate(name="line", capacity=9), item)
+        assert await rig.dump() == before
+
+    async def test_keyed_template_itself_is_not_closed(self, rig: Rig) -> None:
+        await rig.declare(PHONE)
+        with pytest.raises(CallerError):
+            await rig.shut("phone:{phone}")
+
+    async def test_negative_capacity_is_refused_and_writes_nothing(self, rig: Rig) -> None:
+        await rig.declare(LINE, TWILIO, NUMBERS)
+        before = await rig.dump()
+        for item in (
+            SetGate(name="line", capacity=-1),
+            SetGate(name="rate:twilio", limit=-1),
+            SetGate(name="rate:twilio", per_ms=0),
+            SetGate(name="numbers", members=(("a", -1),)),
+            SetGate(name=f"lane:{LANE}", capacity=-1),
+        ):
+            with pytest.raises(InvalidValue):
+                await rig.define(item)
+        assert await rig.dump() == before
+
+    async def test_instance_is_capped_under_its_template(self, rig: Rig) -> None:
+        await rig.declare(PHONE)
+        await rig.cap("phone:555", 3)
+        gate = await rig.gate("phone:555")
+        assert (gate.capacity, gate.template, gate.overridden) == (3, "phone:{phone}", True)
+        await rig.add_many(4, gates=(use_of(PHONE, phone="555"),))
+        assert len(await rig.worker().take(9)) == 3
+
+    async def test_changes_are_on_the_trail_with_who_when_and_why(self, rig: Rig) -> None:
+        await rig.declare(LINE)
+        rig.clock.advance(90)
+        await rig.cap("line", 5)
+        await rig.shut("line")
+        trail = [line for line in (await rig.dump()).trail if line.at == rig.clock()]
+        assert [line.target for line in trail] == ["line", "line"]
+        assert {(line.author, line.reason) for line in trail} == {(AUTHOR, REASON)}
+        assert trail[0].verb != trail[1].verb
+        assert "5" in trail[0].detail
+
+    async def test_lane_carries_what_code_says_until_an_operator_says_else(self, rig: Rig) -> None:
+        code = LaneSpec(name=LANE, concurrency=3, target_ms=5_000, fair="tenant")
+        hand = LaneSpec(name=LANE, concurrency=1, max_backlog=9)
+        await rig.define(DeclareLane(spec=code))
+        await rig.define(SetLane(spec=hand))
+        await rig.define(DeclareLane(spec=code))
+        (lane,) = (await rig.dump()).lanes
+        assert (lane.spec, lane.overridden) == (hand, True)
+        await rig.add_many(3)
+        assert len(await rig.worker().take(9)) == 1
+        await rig.define(ResetLane(name=LANE))
+        (lane,) = (await rig.dump()).lanes
+        assert (lane.spec, lane.overridden) == (code, False)
+        assert len(await rig.worker().take(9)) == 2
+
+    async def test_lane_shows_that_it_is_paused(self, rig: Rig) -> None:
+        await rig.add()
+        await rig.shut(f"lane:{LANE}")
+        (lane,) = (await rig.dump()).lanes
+        assert lane.paused
+        await rig.unshut(f"lane:{LANE}")
+        (lane,) = (await rig.dump()).lanes
+        assert not lane.paused
+
+    async def test_gates_are_listed_by_name_in_pages_each_once(self, rig: Rig) -> None:
+        await rig.declare(*(Slots(f"line-{n:02}", 1) for n in range(25)), PHONE)
+        for phone in range(25):
+            await rig.add(gates=(use_of(PHONE, phone=f"{phone:02}"),))
+        await rig.worker().take(20)
+        names: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = await rig.store.read(GatesQuery(cursor=cursor, limit=7))
+            assert len(page.rows) <= 7
+            names += [gate.name for gate in page.rows]
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert len(names) == len(set(names))
+        assert {f"line-{n:02}" for n in range(25)} <= set(names)
+        assert sum(name.startswith("phone:") and "{" not in name for name in names) == 20

@@ -1,0 +1,193 @@
+"""What follows an end is created in its step: `then` and `on_final`, also when a sweep ends it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+
+from headway.contract.definitions import DeclareLane, LaneSpec
+from headway.contract.operate import Verb
+from headway.contract.outcomes import (
+    Died,
+    Failed,
+    HandedOver,
+    Outcome,
+    Released,
+    Snoozed,
+    Succeeded,
+    Verdict,
+)
+from headway.contract.signals import Decided
+from headway.contract.views import JobView
+from headway.core.job import FollowUp, NewJob
+from headway.core.state import FINAL, State
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.played import policy_with
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LANE, LEASE_MS
+
+ALERT = policy_with(on_final=FollowUp(kind="alert", states=(State.DEAD,)))
+ALWAYS = policy_with(on_final=FollowUp(kind="alert", lane="alerts", states=tuple(sorted(FINAL))))
+
+
+async def followers(rig: Rig) -> list[JobView]:
+    """The jobs that followed, oldest first."""
+    return [job for job in (await rig.dump()).jobs if job.kind == "alert"]
+
+
+async def by_dying(rig: Rig, job: NewJob) -> None:
+    """Its run says that no further attempt is wanted."""
+    worker = rig.worker()
+    run = await worker.take_one()
+    await worker.say(Died(job.id, run.run, reason="bad"))
+
+
+async def by_using_up_its_attempts(rig: Rig, job: NewJob) -> None:
+    """Each of its attempts fails."""
+    worker = rig.worker()
+    for _ in range(3):
+        run = await worker.take_one()
+        await worker.say(Failed(job.id, run.run, after_ms=0))
+
+
+async def by_expiring_in_a_sweep(rig: Rig, _: NewJob) -> None:
+    """It never starts."""
+    await rig.pass_time(60_001)
+
+
+async def by_losing_its_last_lease(rig: Rig, _: NewJob) -> None:
+    """Each of its workers dies."""
+    for _attempt in range(3):
+        await rig.worker().take_one()
+        await rig.pass_time(LEASE_MS)
+        rig.clock.advance(10_000)
+
+
+async def by_its_deadline(rig: Rig, job: NewJob) -> None:
+    """Nobody answers."""
+    worker = rig.worker()
+    run = await worker.take_one()
+    await worker.say(HandedOver(job.id, run.run, key="k", timeout_ms=9_000))
+    await rig.pass_time(9_000)
+
+
+async def by_a_signal(rig: Rig, job: NewJob) -> None:
+    """The outside world says so."""
+    worker = rig.worker()
+    run = await worker.take_one()
+    await worker.say(HandedOver(job.id, run.run, key="k", timeout_ms=9_000))
+    await rig.tell("k", Decided.DEAD)
+
+
+async def by_an_operator(rig: Rig, job: NewJob) -> None:
+    """An operator ends it."""
+    await rig.act(Verb.KILL, job.id)
+
+
+WAYS: list[Callable[[Rig, NewJob], Awaitable[None]]] = [
+    by_dying, by_using_up_its_attempts, by_expiring_in_a_sweep, by_losing_its_last_lease,
+    by_its_deadline, by_a_signal, by_an_operator,
+]  # fmt: skip
+
+
+class FollowGroup(ConformanceGroup):
+    """Nothing can die between "exhausted" and "alert"."""
+
+    @pytest.mark.parametrize("end", WAYS, ids=lambda end: end.__name__)
+    async def test_on_final_job_is_created_however_the_job_becomes_dead(
+        self, rig: Rig, end: Callable[[Rig, NewJob], Awaitable[None]]
+    ) -> None:
+        job = await rig.add(policy=ALERT, expires_at=rig.clock() + 60_000)
+        await end(rig, job)
+        view = await rig.view(job.id)
+        assert view.state is State.DEAD
+        (alert,) = await followers(rig)
+        assert (alert.lane, alert.tenant, alert.state) == (LANE, "acme", State.WAITING)
+        told = json.loads(alert.args)
+        assert told == {"job": job.id, "state": "dead", "reason": view.reason}
+
+    async def test_on_final_job_is_created_only_for_its_states(self, rig: Rig) -> None:
+        await rig.add_many(2, policy=ALERT)
+        worker = rig.worker()
+        one, two = await worker.take(2)
+        await worker.say(Succeeded(one.id, one.run))
+        await rig.cancel(two.id)
+        await worker.say(Released(two.id, two.run))
+        assert await rig.state(two.id) is State.CANCELLED
+        assert await followers(rig) == []
+
+    async def test_on_final_job_goes_to_the_lane_it_names_for_each_final_state(
+        self, rig: Rig
+    ) -> None:
+        jobs = await rig.add_many(3, policy=ALWAYS)
+        worker = rig.worker()
+        one, two = await worker.take(2)
+        await worker.settle(Succeeded(one.id, one.run), Died(two.id, two.run))
+        await rig.cancel(jobs[2].id)
+        told = [json.loads(alert.args) for alert in await followers(rig)]
+        assert {(one["job"], one["state"]) for one in told} == {
+            (jobs[0].id, "succeeded"), (jobs[1].id, "dead"), (jobs[2].id, "cancelled"),
+        }  # fmt: skip
+        assert len(await worker.take(9, "alerts")) == 3
+
+    async def test_on_final_job_is_created_once_for_each_life(self, rig: Rig) -> None:
+        job = await rig.add(policy=ALERT)
+        for lives in (1, 2):
+            await rig.act(Verb.KILL, job.id)
+            assert len(await followers(rig)) == lives
+            await rig.act(Verb.RETRY, job.id)
+            await rig.sweep()
+        assert len(await followers(rig)) == 2
+
+    async def test_on_final_job_is_created_though_its_lane_is_full(self, rig: Rig) -> None:
+        job = await rig.add(policy=ALWAYS)
+        await rig.define(DeclareLane(spec=LaneSpec(name="alerts", max_backlog=0)))
+        await rig.act(Verb.KILL, job.id)
+        assert len(await followers(rig)) == 1
+
+    async def test_retried_job_creates_nothing_yet(self, rig: Rig) -> None:
+        await rig.add(policy=ALERT)
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.say(Failed(run.id, run.run))
+        assert await followers(rig) == []
+
+    @pytest.mark.parametrize(
+        "outcome",
+        [Succeeded, Failed, Died, partial(Snoozed, after_ms=9_000)],
+        ids=["succeeded", "failed", "died", "snoozed"],
+    )
+    async def test_then_jobs_are_created_in_the_step_of_the_settlement(
+        self, rig: Rig, outcome: Callable[..., Outcome]
+    ) -> None:
+        await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        children = (rig.jobs.make(kind="alert"), rig.jobs.make(kind="alert", key=None))
+        said = outcome(run.id, run.run, then=children)
+        assert await worker.say(said) is Verdict.DONE
+        assert [job.id for job in await followers(rig)] == [child.id for child in children]
+        assert await worker.say(said) is Verdict.ALREADY
+        assert len(await followers(rig)) == 2
+
+    async def test_then_job_whose_key_is_known_makes_no_second_one(self, rig: Rig) -> None:
+        known = await rig.add(kind="alert", due_at=rig.clock() + 9_000)
+        await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        again = rig.jobs.make(kind="alert", key=known.key, args=known.args, subject=known.subject)
+        await worker.say(Succeeded(run.id, run.run, then=(again,)))
+        assert [job.id for job in await followers(rig)] == [known.id]
+
+    async def test_then_job_due_later_is_scheduled(self, rig: Rig) -> None:
+        await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        child = rig.jobs.make(kind="alert", due_at=rig.clock() + 9_000)
+        await worker.say(Succeeded(run.id, run.run, then=(child,)))
+        assert await rig.state(child.id) is State.SCHEDULED
+        rig.clock.advance(9_000)
+        assert await worker.take_ids(5) == [child.id]

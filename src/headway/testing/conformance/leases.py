@@ -1,0 +1,277 @@
+"""Leases and beats: who lives, what was lost, what never arrived; leaders and sweeps."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.contract.outcomes import HandedOver, Succeeded, Verdict
+from headway.core.gates.slots import Slots
+from headway.core.state import State
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LANE, LEASE_MS
+from headway.testing.jobs import use_of
+
+LINE = Slots("line", 1)
+
+
+class LeaseGroup(ConformanceGroup):
+    """Runs live while their worker beats."""
+
+    async def test_beat_extends_every_run_of_its_worker(self, rig: Rig) -> None:
+        await rig.add_many(2)
+        worker = rig.worker()
+        one, two = await worker.take(2)
+        for _ in range(3):
+            await rig.pass_time(LEASE_MS - 1)
+            reply = await worker.beat(one, two)
+            assert (reply.lost, reply.cancel) == ((), ())
+            assert (reply.now, reply.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
+        assert await worker.say(Succeeded(one.id, one.run)) is Verdict.DONE
+
+    async def test_beat_extends_by_the_span_that_it_names(self, rig: Rig) -> None:
+        await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        reply = await worker.beat(run, lease_ms=90_000)
+        assert reply.lease_until == rig.clock() + 90_000
+        await rig.pass_time(89_999)
+        assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+
+    async def test_beat_of_one_worker_extends_no_other(self, rig: Rig) -> None:
+        await rig.add_many(2)
+        one, other = rig.worker(), rig.worker()
+        run_one, run_other = await one.take_one(), await other.take_one()
+        rig.clock.advance(LEASE_MS - 1)
+        await one.beat(run_one)
+        await rig.pass_time(1)
+        assert await rig.state(run_one.id) is State.RUNNING
+        assert await rig.state(run_other.id) is State.SCHEDULED
+
+    async def test_run_whose_lease_ended_is_retried_and_uses_an_attempt(self, rig: Rig) -> None:
+        await rig.declare(LINE)
+        job = await rig.add(gates=(use_of(LINE),))
+        await rig.worker().take()
+        await rig.pass_time(LEASE_MS)
+        view = await rig.view(job.id)
+        assert (view.state, view.attempt) == (State.SCHEDULED, 1)
+        assert (view.runs[0].outcome, view.runs[0].ended_at) == ("lost", rig.clock())
+        assert await rig.used("line") == 0
+        assert await rig.total("lost") == 1
+        rig.clock.advance(2_000)
+        run = await rig.worker().take_one()
+        assert (run.run, run.attempt) == (2, 2)
+
+    async def test_job_that_always_loses_its_lease_is_dead_in_the_end(self, rig: Rig) -> None:
+        job = await rig.add()
+        for _ in range(3):
+            await rig.worker().take_one()
+            await rig.pass_time(LEASE_MS)
+            rig.clock.advance(100_000)
+        view = await rig.view(job.id)
+        assert view.state is State.DEAD
+        assert view.reason
+        assert len(view.runs) == 3
+
+    async def test_claim_after_the_lease_ended_revives_no_earlier_run(self, rig: Rig) -> None:
+        first, second = await rig.add_many(2)
+        worker = rig.worker()
+        old = await worker.take_one()
+        rig.clock.advance(LEASE_MS + 1)
+        new = await worker.take_one()
+        assert (old.id, new.id) == (first.id, second.id)
+        assert await worker.say(Succeeded(old.id, old.run)) is Verdict.LOST
+        assert (await worker.beat(old, new)).lost == ((old.id, old.run),)
+        await rig.sweep()
+        assert await rig.state(first.id) is State.SCHEDULED
+        assert await worker.say(Succeeded(new.id, new.run)) is Verdict.DONE
+
+    async def test_repeated_claim_after_the_lease_ended_answers_no_lost_run(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        await worker.take_one()
+        rig.clock.advance(LEASE_MS + 1)
+        assert (await worker.repeat()).jobs == []
+        await rig.sweep()
+        assert await rig.state(job.id) is State.SCHEDULED
+
+    async def test_run_that_a_beat_does_not_list_is_released_unused(self, rig: Rig) -> None:
+        await rig.declare(LINE)
+        lost = await rig.add(gates=(use_of(LINE),))
+        worker = rig.worker()
+        await worker.ask()
+        await worker.beat(request=1)
+        view = await rig.view(lost.id)
+        assert (view.state, view.error) == (State.WAITING, "")
+        assert await rig.used("line") == 0
+        run = await rig.worker().take_one()
+        assert (run.run, run.attempt) == (2, 1)
+
+    async def test_run_of_a_later_claim_than_the_beat_knows_is_kept(self, rig: Rig) -> None:
+        await rig.add_many(3)
+        worker = rig.worker()
+        first = await worker.take_one()
+        second = await worker.take_one()
+        await worker.beat(first, request=1)
+        assert await rig.state(second.id) is State.RUNNING
+        await worker.beat(first, request=2)
+        assert await rig.state(second.id) is State.WAITING
+        assert await rig.state(first.id) is State.RUNNING
+
+    async def test_beat_that_says_nothing_of_claims_releases_nothing(self, rig: Rig) -> None:
+        await rig.add_many(2)
+        worker = rig.worker()
+        first, second = await worker.take(2)
+        await worker.beat(first)
+        assert await rig.state(second.id) is State.RUNNING
+
+    async def test_run_that_has_handed_over_is_not_released_when_it_is_not_listed(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
+        await worker.beat(request=1)
+        assert await rig.state(job.id) is State.AWAITING
+        assert await worker.take(5) == []
+
+    async def test_worker_that_leaves_hands_everything_back_unused(self, rig: Rig) -> None:
+        await rig.add_many(2)
+        worker = rig.worker()
+        runs = await worker.take(2)
+        await worker.beat(leaving=True)
+        again = await rig.worker().take(5)
+        assert [run.id for run in again] == [run.id for run in runs]
+        assert {run.attempt for run in again} == {1}
+
+    async def test_progress_is_kept_on_the_job(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.beat(run, progress=[(run.id, run.run, b'{"done":4}')])
+        assert (await rig.view(job.id)).progress == b'{"done":4}'
+        await worker.beat(run)
+        assert (await rig.view(job.id)).progress == b'{"done":4}'
+
+    async def test_beat_of_a_run_that_never_was_says_lost(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        stranger = ("00000000-0000-4000-8000-000000000000", 1)
+        reply = await worker.beat((job.id, 1), stranger)
+        assert set(reply.lost) == {(job.id, 1), stranger}
+
+    async def test_worker_is_listed_with_its_lanes_and_what_it_holds(self, rig: Rig) -> None:
+        await rig.add_many(2)
+        worker = rig.worker()
+        runs = await worker.take(2)
+        rig.clock.advance(40)
+        await worker.beat(*runs)
+        (view,) = (await rig.dump()).workers
+        assert (view.id, view.name) == (worker.id, f"{worker.id}@host")
+        assert (view.lanes, view.running) == ((LANE,), 2)
+        assert (view.seen_at, view.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
+
+    async def test_dead_worker_is_listed_for_an_hour(self, rig: Rig) -> None:
+        await rig.worker().beat()
+        await rig.pass_time(LEASE_MS + 3_500_000)
+        assert len((await rig.dump()).workers) == 1
+        await rig.pass_time(200_000)
+        assert (await rig.dump()).workers == ()
+
+    async def test_worker_of_the_same_name_but_another_id_gets_no_run_of_the_first(
+        self, rig: Rig
+    ) -> None:
+        await rig.add()
+        old, new = rig.worker(), rig.worker()
+        run = await old.take_one()
+        assert (await new.repeat(request=1)).jobs == []
+        assert (await new.beat(run)).lost == ((run.id, run.run),)
+        assert await old.say(Succeeded(run.id, run.run)) is Verdict.DONE
+
+
+class SweepGroup(ConformanceGroup):
+    """What time alone brings about, in bounded steps."""
+
+    async def test_sweep_of_a_quiet_store_does_nothing(self, rig: Rig) -> None:
+        await rig.add()
+        before = (await rig.dump()).jobs
+        reply = await rig.store.sweep(100)
+        done = (reply.lost, reply.deadlines, reply.expired, reply.promoted, reply.fed)
+        assert (done, reply.again) == ((0, 0, 0, 0, 0), False)
+        assert (await rig.dump()).jobs == before
+
+    async def test_sweep_counts_what_it_did(self, rig: Rig) -> None:
+        now = rig.clock()
+        await rig.add(expires_at=None)
+        await rig.worker().take_one()
+        await rig.add(due_at=now + 1_000, expires_at=None)
+        await rig.add(expires_at=now + 1_000)
+        rig.clock.advance(LEASE_MS)
+        reply = await rig.store.sweep(100)
+        assert (reply.lost, reply.expired, reply.promoted) == (1, 1, 1)
+
+    async def test_sweep_is_bounded_and_says_that_more_is_due(self, rig: Rig) -> None:
+        await rig.add_many(5, expires_at=rig.clock() + 1_000)
+        rig.clock.advance(2_000)
+        first = await rig.store.sweep(2)
+        assert (first.expired, first.again) == (2, True)
+        done = 2
+        for _ in range(5):
+            done += (await rig.store.sweep(2)).expired
+        assert done == 5
+
+    async def test_sweep_says_when_there_is_something_to_do(self, rig: Rig) -> None:
+        await rig.add(expires_at=None)
+        await rig.add(expires_at=rig.clock() + 7_000)
+        expiry = (await rig.store.sweep(100)).next_at
+        assert expiry is not None
+        assert rig.clock() + 7_000 <= expiry <= rig.clock() + 7_001
+        await rig.worker().ask(lease_ms=3_000)
+        assert (await rig.store.sweep(100)).next_at == rig.clock() + 3_000
+
+    async def test_second_sweeper_finds_nothing_left(self, rig: Rig) -> None:
+        await rig.add()
+        await rig.worker().take_one()
+        rig.clock.advance(LEASE_MS)
+        one, two = await rig.store.sweep(9), await rig.store.sweep(9)
+        assert (one.lost, two.lost) == (1, 0)
+        assert await rig.total("lost") == 1
+
+
+class LeadGroup(ConformanceGroup):
+    """One leader for each chore with outside effects, in terms that grow."""
+
+    async def test_one_leads_and_the_others_are_told_no(self, rig: Rig) -> None:
+        assert await rig.store.lead("alerts", "one", 10_000) is not None
+        assert await rig.store.lead("alerts", "two", 10_000) is None
+
+    async def test_leader_keeps_its_term(self, rig: Rig) -> None:
+        term = await rig.store.lead("alerts", "one", 10_000)
+        rig.clock.advance(9_999)
+        assert await rig.store.lead("alerts", "one", 10_000) == term
+        rig.clock.advance(9_999)
+        assert await rig.store.lead("alerts", "two", 10_000) is None
+
+    async def test_term_grows_with_each_new_leader(self, rig: Rig) -> None:
+        first = await rig.store.lead("alerts", "one", 10_000)
+        rig.clock.advance(10_000)
+        second = await rig.store.lead("alerts", "two", 10_000)
+        rig.clock.advance(10_000)
+        third = await rig.store.lead("alerts", "one", 10_000)
+        assert first is not None
+        assert second is not None
+        assert third is not None
+        assert first < second < third
+
+    async def test_roles_are_led_each_by_itself(self, rig: Rig) -> None:
+        assert await rig.store.lead("alerts", "one", 10_000) is not None
+        assert await rig.store.lead("bridges", "two", 10_000) is not None
+
+    @pytest.mark.parametrize("jump_ms", [-3_600_000, -1])
+    async def test_leader_is_not_ousted_by_a_clock_that_jumps_back(
+        self, rig: Rig, jump_ms: int
+    ) -> None:
+        await rig.store.lead("alerts", "one", 10_000)
+        rig.clock.advance(jump_ms)
+        assert await rig.store.lead("alerts", "two", 10_000) is None

@@ -1,0 +1,68 @@
+"""All groups of the suite in one class, for the author of a store to inherit."""
+
+from __future__ import annotations
+
+from headway.testing.conformance.cascading import CascadeGroup
+from headway.testing.conformance.claiming import ClaimGroup, LaneGroup, ManyFlowsGroup
+from headway.testing.conformance.closing import ClosingGroup, ImplicitGateGroup
+from headway.testing.conformance.defining import DefineGroup
+from headway.testing.conformance.enqueueing import EnqueueGroup
+from headway.testing.conformance.fairness import FairnessGroup
+from headway.testing.conformance.fencing import FencingGroup
+from headway.testing.conformance.following import FollowGroup
+from headway.testing.conformance.handing_over import HandOverGroup, ReconcileGroup, SignalGroup
+from headway.testing.conformance.hours import HoursGroup
+from headway.testing.conformance.leases import LeadGroup, LeaseGroup, SweepGroup
+from headway.testing.conformance.operating import (
+    ActGroup,
+    CancelGroup,
+    NewLifeGroup,
+    ReleasePermitGroup,
+)
+from headway.testing.conformance.ordering import OrderGroup, SchedulingGroup
+from headway.testing.conformance.parking import ParkingGroup
+from headway.testing.conformance.pools import PoolGroup
+from headway.testing.conformance.rates import RateGroup
+from headway.testing.conformance.restoring import RestoreGroup
+from headway.testing.conformance.settling import SettleGroup
+from headway.testing.conformance.slots import SlotsGroup
+from headway.testing.conformance.timekeeping import TimeGroup, WaitGroup
+from headway.testing.conformance.timetabling import TimetableGroup
+
+
+class StoreConformance(
+    EnqueueGroup,
+    OrderGroup,
+    SchedulingGroup,
+    ClaimGroup,
+    LaneGroup,
+    ManyFlowsGroup,
+    SlotsGroup,
+    RateGroup,
+    HoursGroup,
+    PoolGroup,
+    ClosingGroup,
+    ImplicitGateGroup,
+    ParkingGroup,
+    SettleGroup,
+    FencingGroup,
+    HandOverGroup,
+    ReconcileGroup,
+    SignalGroup,
+    RestoreGroup,
+    CancelGroup,
+    ActGroup,
+    NewLifeGroup,
+    ReleasePermitGroup,
+    FollowGroup,
+    FairnessGroup,
+    CascadeGroup,
+    TimetableGroup,
+    LeaseGroup,
+    SweepGroup,
+    LeadGroup,
+    TimeGroup,
+    WaitGroup,
+    DefineGroup,
+):
+    """Every behaviour that a store promises; give it `make_store` and it runs."""

@@ -1,0 +1,328 @@
+"""Timetable: each moment fires once; overlap is decided when a fire falls due."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headway.contract.definitions import (
+    DeclareEntry,
+    EnableEntry,
+    EntrySpec,
+    FireReply,
+    FireRequest,
+    Overlap,
+    RemoveEntry,
+)
+from headway.contract.outcomes import Failed, HandedOver, Succeeded
+from headway.contract.views import EntryView, JobView, TimetableQuery
+from headway.core.errors import UnknownEntry
+from headway.core.gates.slots import Slots
+from headway.core.state import State
+from headway.core.timetable.misfire import MisfirePolicy
+from headway.core.timetable.schedule import Every
+from headway.testing.clock import START_AT
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LANE
+from headway.testing.jobs import use_of
+
+MINUTE_MS = 60_000
+NAME = "nightly"
+
+
+async def declare(
+    rig: Rig,
+    interval_ms: int = MINUTE_MS,
+    *,
+    overlap: Overlap = "all",
+    misfire: MisfirePolicy = MisfirePolicy.ALL,
+    cap: int = 100,
+) -> EntryView:
+    """The entry under test, as the store shows it."""
+    job = rig.jobs.make(due_at=None, expires_at=None, key=None)
+    spec = EntrySpec(
+        name=NAME,
+        schedule=Every(interval_ms),
+        job=job,
+        overlap=overlap,
+        misfire=misfire,
+        misfire_cap=cap,
+    )
+    await rig.define(DeclareEntry(spec=spec))
+    return await the_entry(rig)
+
+
+async def the_entry(rig: Rig) -> EntryView:
+    """The only entry of the timetable."""
+    (entry,) = await rig.store.read(TimetableQuery())
+    return entry
+
+
+def minute(number: int) -> int:
+    """A moment, in minutes after the clock's beginning."""
+    return START_AT + number * MINUTE_MS
+
+
+async def fire(rig: Rig, revision: int, *minutes: int, ahead: int = 1_000) -> FireReply:
+    """Lays the fires of so many minutes after the clock's beginning, as all up to `ahead`."""
+    moments = tuple(minute(number) for number in minutes)
+    return await rig.store.fire(
+        FireRequest(entry=NAME, revision=revision, moments=moments, ahead_until=minute(ahead))
+    )
+
+
+async def fired(rig: Rig) -> list[JobView]:
+    """The jobs that the entry made, by their moments."""
+    jobs = [job for job in (await rig.dump()).jobs if job.entry == NAME]
+    return sorted(jobs, key=lambda job: job.fired_at or 0)
+
+
+class TimetableGroup(ConformanceGroup):
+    """Fires are laid ahead as scheduled jobs."""
+
+    async def test_fires_lie_in_the_store_as_scheduled_jobs(self, rig: Rig) -> None:
+        entry = await declare(rig)
+        assert (entry.last_fired, entry.first_seen_at) == (None, rig.clock())
+        reply = await fire(rig, entry.revision, 1, 2, 3)
+        moments = tuple(minute(n) for n in (1, 2, 3))
+        assert (reply.fired, reply.current) == (moments, True)
+        jobs = await fired(rig)
+        assert [(job.state, job.due_at, job.fired_at) for job in jobs] == [
+            (State.SCHEDULED, moment, moment) for moment in moments
+        ]
+        assert len({job.id for job in jobs}) == 3
+        assert {(job.kind, job.lane, job.tenant) for job in jobs} == {("dial", LANE, "acme")}
+        entry = await the_entry(rig)
+        assert (entry.last_fired, entry.ahead_until) == (moments[-1], minute(1_000))
+
+    async def test_fire_starts_at_its_moment(self, rig: Rig) -> None:
+        entry = await declare(rig)
+        await fire(rig, entry.revision, 1)
+        worker = rig.worker()
+        rig.clock.advance(MINUTE_MS - 1)
+        assert await worker.take(5) == []
+        rig.clock.advance(1)
+        run = await worker.take_one()
+        assert run.due_at == minute(1)
+
+    async def test_moment_not_later_than_the_last_fired_is_refused(self, rig: Rig) -> None:
+        entry = await declare(rig)
+        await fire(rig, entry.revision, 1, 2)
+        reply = await fire(rig, entry.revision, 1, 2, 3)
+        assert reply.fired == (minute(3),)
+        assert (await fire(rig, entry.revision, 3)).fired == ()
+        assert len(await fired(rig)) == 3
+
+    async def test_many_schedulers_fire_each_moment_once(self, rig: Rig) -> None:
+        entry = await declare(rig)
+        replies = await asyncio.gather(*(fire(rig, entry.revision, 1, 2, 3) for _ in range(10)))
+        assert sum(len(reply.fired) for reply in replies) == 3
+        assert len(await fired(rig)) == 3
+
+    async def test_fire_under_an_old_revision_is_refused(self, rig: Rig) -> None:
+        old = await declare(rig)
+        new = await declare(rig, 2 * MINUTE_MS)
+        assert new.revision != old.revision
+        reply = await fire(rig, old.revision, 1)
+        assert (reply.fired, reply.current) == ((), False)
+        assert await fired(rig) == []
+
+    async def test_entry_declared_again_unchanged_keeps_its_revision_and_fires(
+        self, rig: Rig
+    ) -> None:
+        job = rig.jobs.make(due_at=None, key=None)
+        spec = EntrySpec(name=NAME, schedule=Every(MINUTE_MS), job=job)
+        await rig.define(DeclareEntry(spec=spec))
+        first = await the_entry(rig)
+        await fire(rig, first.revision, 1)
+        await rig.define(DeclareEntry(spec=spec))
+        assert (await the_entry(rig)).revision == first.revision
+        assert [job.state for job in await fired(rig)] == [State.SCHEDULED]
+
+    async def test_changed_entry_lets_its_queued_fires_fall(self, rig: Rig) -> None:
+        old = await declare(rig)
+        await fire(rig, old.revision, 1, 2, 3, 4)
+        rig.clock.advance(MINUTE_MS)
+        worker = rig.worker()
+        run = await worker.take_one()
+        new = await declare(rig, 3 * MINUTE_MS)
+        reply = await fire(rig, new.revision, 3)
+        assert reply.fired == (minute(3),)
+        await worker.say(Succeeded(run.id, run.run))
+        rig.clock.advance(10 * MINUTE_MS)
+        run = await worker.take_one()
+        assert run.due_at == minute(3)
+        assert await worker.take(5) == []
+
+    async def test_changed_entry_never_fires_a_moment_that_has_fired(self, rig: Rig) -> None:
+        old = await declare(rig)
+        await fire(rig, old.revision, 1, 2)
+        rig.clock.advance(2 * MINUTE_MS)
+        worker = rig.worker()
+        assert len(await worker.take(5)) == 2
+        new = await declare(rig, 2 * MINUTE_MS)
+        assert (await fire(rig, new.revision, 2)).fired == ()
+        assert len((await fire(rig, new.revision, 4)).fired) == 1
+
+    async def test_entry_that_is_switched_off_lets_its_queued_fires_fall(self, rig: Rig) -> None:
+        entry = await declare(rig)
+        await fire(rig, entry.revision, 1, 2)
+        await rig.define(EnableEntry(name=NAME, enabled=False))
+        off = await the_entry(rig)
+        assert off.spec.enabled is False
+        assert (await fire(rig, off.revision, 3)).fired == ()
+        rig.clock.advance(5 * MINUTE_MS)
+        worker = rig.worker()
+        assert await worker.take(5) == []
+        await rig.define(EnableEntry(name=NAME, enabled=True))
+        on = await the_entry(rig)
+        assert len((await fire(rig, on.revision, 6)).fired) == 1
+        rig.clock.advance(MINUTE_MS)
+        assert len(await worker.take(5)) == 1
+
+    async def test_removed_entry_remembers_the_moment_it_fired_last(self, rig: Rig) -> None:
+        entry = await declare(rig)
+        await fire(rig, entry.revision, 1, 2)
+        rig.clock.advance(2 * MINUTE_MS)
+        worker = rig.worker()
+        assert len(await worker.take(5)) == 2
+        await rig.define(RemoveEntry(name=NAME))
+        assert await rig.store.read(TimetableQuery()) == ()
+        assert (await fire(rig, entry.revision, 3)).fired == ()
+        again = await declare(rig)
+        assert (await fire(rig, again.revision, 1, 2)).fired == ()
+        assert len((await fire(rig, again.revision, 3)).fired) == 1
+
+    async def test_removed_entry_lets_its_queued_fires_fall(self, rig: Rig) -> None:
+        entry = await declare(rig)
+        await fire(rig, entry.revision, 1, 2)
+        await rig.define(RemoveEntry(name=NAME))
+        rig.clock.advance(5 * MINUTE_MS)
+        assert await rig.worker().take(5) == []
+
+    async def test_fire_of_an_entry_that_never_was_is_not_current(self, rig: Rig) -> None:
+        reply = await fire(rig, 1, 1)
+        assert (reply.fired, reply.current) == ((), False)
+
+    async def test_change_of_an_entry_that_never_was_is_refused(self, rig: Rig) -> None:
+        with pytest.raises(UnknownEntry):
+            await rig.define(EnableEntry(name=NAME, enabled=True))
+
+    @pytest.mark.parametrize("holding", ["waiting", "running", "awaiting", "retrying"])
+    async def test_fire_folds_into_an_earlier_one_that_still_waits_or_runs(
+        self, rig: Rig, holding: str
+    ) -> None:
+        entry = await declare(rig, overlap="skip")
+        await fire(rig, entry.revision, 1, 2, 3)
+        worker = rig.worker()
+        await rig.pass_time(MINUTE_MS)
+        first = (await fired(rig))[0].id
+        if holding != "waiting":
+            run = await worker.take_one()
+            if holding == "running":
+                await worker.beat(run, lease_ms=9 * MINUTE_MS)
+            elif holding == "awaiting":
+                await worker.say(HandedOver(run.id, run.run, key="k", timeout_ms=9_999_999))
+            elif holding == "retrying":
+                await worker.say(Failed(run.id, run.run, after_ms=5 * MINUTE_MS))
+        await rig.pass_time(2 * MINUTE_MS)
+        got = [run.id for run in await worker.take(5)]
+        assert got == ([first] if holding == "waiting" else [])
+        assert (await the_entry(rig)).folded == 2
+        assert await rig.total("folded") == 2
+
+    async def test_fire_after_the_earlier_one_ended_is_not_folded(self, rig: Rig) -> None:
+        entry = await declare(rig, overlap="skip")
+        await fire(rig, entry.revision, 1, 2, 3)
+        worker = rig.worker()
+        for _ in range(3):
+            rig.clock.advance(MINUTE_MS)
+            run = await worker.take_one()
+            await worker.say(Succeeded(run.id, run.run))
+        assert (await the_entry(rig)).folded == 0
+
+    async def test_long_run_is_followed_by_one_run_and_not_by_four(self, rig: Rig) -> None:
+        entry = await declare(rig, overlap="skip")
+        await fire(rig, entry.revision, 1, 2, 3, 4, 5)
+        worker = rig.worker()
+        rig.clock.advance(MINUTE_MS)
+        run = await worker.take_one()
+        for _ in range(3):
+            await worker.beat(run, lease_ms=2 * MINUTE_MS)
+            await rig.pass_time(MINUTE_MS)
+        await worker.say(Succeeded(run.id, run.run))
+        rig.clock.advance(MINUTE_MS)
+        run = await worker.take_one()
+        assert run.due_at == minute(5)
+        assert (await the_entry(rig)).folded == 3
+
+    async def test_overlap_one_lets_one_fire_wait_behind_the_running_one(self, rig: Rig) -> None:
+        await rig.declare(Slots("solo", 1))
+        entry = await declare(rig, overlap="one")
+        await fire(rig, entry.revision, 1, 2, 3, 4)
+        worker = rig.worker()
+        rig.clock.advance(MINUTE_MS)
+        run = await worker.take_one()
+        await worker.beat(run, lease_ms=9 * MINUTE_MS)
+        await rig.cap(f"lane:{LANE}", 0)
+        await rig.pass_time(3 * MINUTE_MS)
+        states = [job.state for job in await fired(rig)]
+        assert states.count(State.WAITING) == 1
+        assert (await the_entry(rig)).folded == 2
+
+    async def test_overlap_all_lets_every_fire_run(self, rig: Rig) -> None:
+        entry = await declare(rig, overlap="all")
+        await fire(rig, entry.revision, 1, 2, 3)
+        rig.clock.advance(3 * MINUTE_MS)
+        assert len(await rig.worker().take(5)) == 3
+
+    @pytest.mark.parametrize(
+        ("misfire", "cap", "expected"),
+        [
+            (MisfirePolicy.SKIP, 100, []),
+            (MisfirePolicy.ONCE, 100, [4]),
+            (MisfirePolicy.ALL, 100, [1, 2, 3, 4]),
+            (MisfirePolicy.ALL, 2, [3, 4]),
+        ],
+    )
+    async def test_misfire_policy_decides_before_anything_is_dispatched(
+        self, rig: Rig, misfire: MisfirePolicy, cap: int, expected: list[int]
+    ) -> None:
+        entry = await declare(rig, misfire=misfire, cap=cap)
+        await fire(rig, entry.revision, 1, 2, ahead=2)
+        rig.clock.advance(60 * MINUTE_MS)
+        worker = rig.worker()
+        assert await worker.take(9) == []
+        await fire(rig, entry.revision, 3, 4, ahead=60)
+        runs = await worker.take(9)
+        assert [run.due_at for run in runs] == [minute(number) for number in expected]
+        assert (await the_entry(rig)).folded == 4 - len(expected)
+
+    async def test_fires_of_an_outage_fold_by_overlap_too(self, rig: Rig) -> None:
+        entry = await declare(rig, overlap="skip")
+        await fire(rig, entry.revision, 1, 2, 3, 4)
+        rig.clock.advance(60 * MINUTE_MS)
+        assert len(await rig.worker().take(9)) == 1
+        assert (await the_entry(rig)).folded == 3
+
+    async def test_fires_pass_the_gates_of_the_entrys_job(self, rig: Rig) -> None:
+        solo = Slots("solo", 1)
+        await rig.declare(solo)
+        job = rig.jobs.make(due_at=None, key=None, gates=(use_of(solo),))
+        spec = EntrySpec(
+            name=NAME,
+            schedule=Every(MINUTE_MS),
+            job=job,
+            overlap="all",
+            misfire=MisfirePolicy.ALL,
+        )
+        await rig.define(DeclareEntry(spec=spec))
+        await fire(rig, (await the_entry(rig)).revision, 1, 2)
+        rig.clock.advance(2 * MINUTE_MS)
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert await worker.take(5) == []
+        await worker.say(Succeeded(run.id, run.run))
+        assert len(await worker.take(5)) == 1
