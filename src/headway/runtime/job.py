@@ -30,8 +30,9 @@ from headway.core.naming import check_name
 from headway.runtime.answers import moment
 from headway.runtime.desk import Desk
 
-Stop = Literal["cancel", "lost", "stop"]
-"""Why a handler is told to stop: its job is cancelled, its lease is lost, or its worker stops."""
+Stop = Literal["cancel", "lost", "stop", "timeout"]
+"""Why a handler is told to stop: its job is cancelled, its lease lost, its worker stops, its time
+is up."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,12 +43,14 @@ class Job:
     Attributes:
         stop: why the handler is told to stop; None while it is not.
         handed: whether this run has handed over.
+        touched: whether its end is more than a plain one.
     """
 
     # Plain class attributes with a dictionary behind them: most jobs never change one, and making
     # a job costs a tenth of a microsecond less for each field that is not set.
     stop: Stop | None = None
     handed: bool = False
+    touched: bool = False
     _then: tuple[NewJob, ...] = ()
     _close: tuple[Closing, ...] = ()
 
@@ -128,8 +131,13 @@ class Job:
     @property
     def signal_url(self) -> str | None:
         """Where the outside world signals this run; None while no server is configured."""
-        base = self._desk.signal_base
+        base = self.signal_base
         return None if base is None else f"{base.rstrip('/')}/v1/signals/{quote(self.ref)}"
+
+    @property
+    def signal_base(self) -> str | None:
+        """The address under which signals are heard; None while no server is configured."""
+        return self._desk.signal_base
 
     @property
     def sync(self) -> SyncJob:
@@ -212,7 +220,7 @@ class Job:
         if len(self._then) + len(jobs) > MAX_BATCH:
             message = f"{self.kind}: more than {MAX_BATCH} jobs follow from one"
             raise InvalidValue(message, hint="let one of them make the others")
-        self._then += jobs
+        self.follow(jobs, ())
 
     def close(
         self, gate: str, *, after: object = None, until: object = None, reason: str = ""
@@ -232,14 +240,22 @@ class Job:
         if for_ms is None and until_at is None:
             message = f"the gate {gate!r} is closed without an end"
             raise InvalidValue(message, hint="give `after` or `until`; an operator can close it")
-        self._close += (
-            Closing(gate=check_name("gate", gate), for_ms=for_ms, until_at=until_at, reason=reason),
+        closing = Closing(
+            gate=check_name("gate", gate), for_ms=for_ms, until_at=until_at, reason=reason
         )
+        self.follow((), (closing,))
 
-    @property
-    def touched(self) -> bool:
-        """Whether its end is more than a plain one."""
-        return self.handed or bool(self._then) or bool(self._close) or self.stop is not None
+    def follow(self, then: tuple[NewJob, ...], close: tuple[Closing, ...]) -> None:
+        """Adds to what must follow the next settlement."""
+        self._then += then
+        self._close += close
+        self.touched = True
+
+    def told_to_stop(self, why: Stop) -> None:
+        """Takes note that the handler is to stop; what is lost stays lost."""
+        if self.stop != "lost":
+            self.stop = why
+        self.touched = True
 
     def take_follow(self) -> tuple[tuple[NewJob, ...], tuple[Closing, ...]]:
         """What must follow the next settlement; taken once."""
@@ -262,13 +278,13 @@ class Job:
             HandlerCancelled: the job is not handed over, because somebody cancelled it.
         """
         if verdict is Verdict.LOST:
-            self.stop = "lost"
+            self.told_to_stop("lost")
             message = f"run {self.ref} of kind {self.kind!r} is not live any more"
             raise LeaseLost(message, hint="stop; another worker may have it")
         if isinstance(outcome, HandedOver):
-            self.handed = True
+            self.handed = self.touched = True
             if verdict is Verdict.CANCELLED:
-                self.stop = "cancel"
+                self.told_to_stop("cancel")
                 message = f"job {self.id} is cancelled"
                 raise HandlerCancelled(message, hint="stop before the outside world is touched")
 

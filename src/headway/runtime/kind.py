@@ -36,6 +36,7 @@ class Kind:
         options: KindOptions,
         fn: Callable[..., Any],
         *,
+        asks: Callable[..., Any] | None = None,
         lanes: Callable[[str], str | None] = lambda _: None,
         timing: Timing | None = None,
     ) -> None:
@@ -44,11 +45,13 @@ class Kind:
         Args:
             options: what it says of all its jobs.
             fn: the handler of its first stage.
+            asks: the reconcile handler, in a kind that stands for one.
             lanes: tells the lane of another kind, if that is known.
             timing: the caller's clock, for what expires.
         """
         self.name = options.name
         self.options = options
+        self.asks = asks
         self.reconciled_by: str | None = None
         self._fn = fn
         self._lanes = lanes

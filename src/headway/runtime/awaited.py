@@ -1,0 +1,129 @@
+"""A job that awaits too long, as its reconcile handler sees it; and what becomes of the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from headway.contract.signals import Decided, Signal, SignalKind
+from headway.contract.store import Store
+from headway.contract.views import JobQuery, JobView
+from headway.core.errors import InvalidValue
+from headway.core.state import State
+from headway.runtime.answers import Ended, Running, Unknown
+from headway.runtime.job import Job, encode
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Awaited:
+    """A job whose end nobody has told.
+
+    Attributes:
+        id: the job.
+        run: the run that handed over.
+        ref: `id:run`, the key under which it awaits if its handler gave no other.
+        kind: of the job.
+        lane: of the job.
+        tenant: of the job.
+        subject: of the job.
+        args: its arguments, as JSON has them.
+        permits: the member that it holds in each pool, by the pool's name.
+        candidate: whose turn it is, of a cascade; else empty.
+        handed_at: when it handed over, in UTC.
+        in_doubt: its worker died before its handler returned.
+    """
+
+    id: str
+    run: int
+    ref: str
+    kind: str
+    lane: str
+    tenant: str
+    subject: str | None
+    args: Mapping[str, Any]
+    permits: Mapping[str, str]
+    candidate: str
+    handed_at: datetime | None
+    in_doubt: bool
+
+
+class _Facts(msgspec.Struct):
+    """The arguments of a reconcile job."""
+
+    job: str
+    run: int
+
+
+_facts = msgspec.json.Decoder(_Facts)
+_args = msgspec.json.Decoder(dict[str, Any])
+
+
+async def reconcile(job: Job, store: Store, ask: Callable[[Awaited], Any]) -> None:
+    """Asks the provider about a job, and signals what it says.
+
+    Args:
+        job: the reconcile job.
+        store: where both live.
+        ask: the reconcile handler, async or plain.
+
+    Raises:
+        InvalidValue: the handler returned none of the answers it may give.
+    """
+    facts = _facts.decode(job.claimed.args)
+    view = await store.read(JobQuery(id=facts.job))
+    if view is None or view.state is not State.AWAITING or view.run != facts.run:
+        return
+    awaited = _awaited(view)
+    if inspect.iscoroutinefunction(ask):
+        answer = await ask(awaited)
+    else:
+        answer = await asyncio.to_thread(ask, awaited)
+    # One event for each asking: a repeated run of this job applies its answer once.
+    event = f"reconcile:{job.id}"
+    match answer:
+        case Running(extend_ms=extend_ms):
+            await store.signal(
+                Signal(key=awaited.ref, event=event, kind=SignalKind.PROGRESS, extend_ms=extend_ms)
+            )
+        case Ended():
+            await store.signal(
+                Signal(
+                    key=awaited.ref,
+                    event=event,
+                    decided=Decided(answer.final),
+                    body=None if answer.body is None else encode("body", answer.body),
+                    reason=answer.reason,
+                )
+            )
+        case Unknown():
+            return
+        case _:
+            message = f"the reconcile handler of {awaited.kind!r} returned {answer!r:.80}"
+            raise InvalidValue(message, hint="return Running, Ended or Unknown")
+
+
+def _awaited(view: JobView) -> Awaited:
+    run = next((one for one in view.runs if one.run == view.run), None)
+    handed_at = run.handed_at if run else None
+    return Awaited(
+        id=view.id,
+        run=view.run,
+        ref=f"{view.id}:{view.run}",
+        kind=view.kind,
+        lane=view.lane,
+        tenant=view.tenant,
+        subject=view.subject,
+        args=_args.decode(view.args),
+        permits={gate: member for gate, member in run.permits.items() if member} if run else {},
+        candidate=run.candidate if run else "",
+        handed_at=None if handed_at is None else _EPOCH + timedelta(milliseconds=handed_at),
+        in_doubt=view.in_doubt,
+    )

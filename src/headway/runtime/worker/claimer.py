@@ -1,0 +1,204 @@
+"""The claimer: asks for work when there is room for it, and sleeps when there is no work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from headway.contract.claims import ClaimReply, ClaimRequest, LaneOrder
+from headway.contract.store import Store
+from headway.core.errors import StoreError
+from headway.core.job import MAX_BATCH
+from headway.runtime.timing import Timing
+from headway.runtime.worker.floor import Floor
+from headway.runtime.worker.held import Held
+from headway.runtime.worker.lease import Lease
+from headway.runtime.worker.persist import PASSING, persist
+from headway.runtime.worker.prefetch import Prefetch
+from headway.runtime.worker.store_time import StoreTime
+
+MOST_UNSETTLED = 4 * MAX_BATCH
+"""While so many outcomes wait for the store, no more work is asked for."""
+
+SEEN_GATED = 5.0
+"""Seconds for which a job with gates is remembered."""
+
+OFFER_OFTEN = 0.02
+"""Seconds between offers of some handlers to jobs with gates, while such are remembered."""
+
+OFFER_EACH = 0.25
+"""Seconds between offers of one handler to jobs with gates, if none was seen of late."""
+
+
+class Claimer:
+    """Keeps the floor supplied.
+
+    Jobs with gates are claimed only for handlers that are free at that moment. While other jobs
+    are ready, handlers are seldom free: so now and then some are held back for a claim, or jobs
+    with gates would never get one.
+    """
+
+    def __init__(  # noqa: PLR0913  (the parts that it joins)
+        self,
+        store: Store,
+        worker: str,
+        *,
+        lanes: tuple[tuple[str, int], ...],
+        order: LaneOrder,
+        floor: Floor,
+        held: Held,
+        lease: Lease,
+        prefetch: Prefetch,
+        timing: Timing,
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._lanes = lanes
+        self._names = tuple(name for name, _ in lanes)
+        self._order: LaneOrder = order
+        self._floor = floor
+        self._held = held
+        self._lease = lease
+        self._prefetch = prefetch
+        self._timing = timing
+        self._store_time = StoreTime()
+        self._after: ClaimReply | None = None
+        self._request = 0
+        self._gated_at = float("-inf")
+        self._offered_at = float("-inf")
+        self._only_gated = False
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Lets `run` end after the claim that is under way."""
+        self._stopping = True
+        self._floor.asked.set()
+
+    async def run(self) -> None:
+        """Claims until it is told to stop.
+
+        Raises:
+            StoreError: one that does not heal by itself.
+        """
+        floor, timing = self._floor, self._timing
+        while not self._stopping:
+            n, free = self._room()
+            if n <= 0:
+                await floor.asked.wait()
+                floor.asked.clear()
+                continue
+            floor.asked.clear()
+            floor.reserved = free
+            try:
+                reply, gated = await self._claim(n, free)
+            except PASSING:
+                return  # told to stop while the store was away
+            finally:
+                floor.reserved = 0
+            if reply.again:
+                await timing.pause(0)
+            elif len(reply.jobs) < n:
+                await self._sleep(reply, limited=gated >= free)
+
+    def _room(self) -> tuple[int, int]:
+        """How many jobs to ask for, and how many of them may have gates."""
+        floor, prefetch = self._floor, self._prefetch
+        now = self._timing.monotonic()
+        prefetch.measure(now, floor.done)
+        ready, idle, target = len(floor.plain), floor.free, prefetch.target
+        floor.hungry = True
+        floor.low_mark = target // 2
+        if floor.settler.pending > MOST_UNSETTLED:
+            return 0, 0
+        if not ready and not idle and self._only_gated:
+            return 0, 0
+        if not ready:
+            return min(idle + target, MAX_BATCH), min(idle, MAX_BATCH)
+        keep = self._keep_free(now)
+        offer = min(idle, keep)
+        # A handler that finishes from now on rests, and so brings the claimer back with an offer.
+        floor.reserved = keep if not offer else 0
+        room = idle + target - ready
+        if ready <= floor.low_mark and room > 0:
+            return min(max(room, offer), MAX_BATCH), offer
+        return offer, offer
+
+    def _keep_free(self, now: float) -> int:
+        waited = now - self._offered_at
+        if now - self._gated_at < SEEN_GATED and waited >= OFFER_OFTEN:
+            return max(1, self._floor.size // 4)
+        return int(waited >= OFFER_EACH)
+
+    async def _claim(self, n: int, free: int) -> tuple[ClaimReply, int]:
+        held, timing = self._held, self._timing
+        self._request += 1
+        request = ClaimRequest(
+            worker=self._worker,
+            request=self._request,
+            lanes=self._lanes,
+            order=self._order,
+            n=n,
+            free=free,
+            lease_ms=self._lease.ms,
+            after=self._after.after if self._after else {},
+        )
+        # Of a claim whose reply was lost, the first sending counts: it may have been done then.
+        sent = timing.monotonic()
+        reply = await persist(
+            timing, "claim", lambda: self._store.claim(request), until=lambda: self._stopping
+        )
+        received = timing.monotonic()
+        self._store_time.heard(sent, reply.now)
+        self._lease.kept(sent, reply.lease_until - reply.now)
+        self._after = reply
+        held.take(self._request, reply.jobs)
+        gated = self._floor.take(
+            reply.jobs, self._store_time.earliest(reply.now, received) if reply.jobs else 0.0
+        )
+        if gated:
+            self._gated_at = received
+        if free and gated < free:
+            self._offered_at = received
+        if n > free:
+            self._only_gated = gated == len(reply.jobs)
+        self._prefetch.mark(received, self._floor.done)
+        return reply, gated
+
+    async def _sleep(self, reply: ClaimReply, *, limited: bool) -> None:
+        """Sleeps until there may be something to claim.
+
+        Args:
+            reply: of the claim that found nothing more.
+            limited: jobs with gates may have been left for want of a handler.
+        """
+        floor = self._floor
+        floor.low_mark = -1
+        floor.hungry = limited
+        if floor.asked.is_set() or (limited and floor.free > 0):
+            return
+        waiting = asyncio.ensure_future(self._store.wait(self._names, reply.next_at, reply.seen))
+        asked = asyncio.ensure_future(floor.asked.wait())
+        try:
+            await asyncio.wait((waiting, asked), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            waiting.cancel()
+            ended = await asyncio.gather(waiting, asked, return_exceptions=True)
+        await self._mind(ended[0])
+
+    async def _mind(self, ended: object) -> None:
+        """What became of the wait: a store that cannot wait now must not be asked at once."""
+        if isinstance(ended, StoreError) and isinstance(ended, PASSING):
+            await self._timing.wait(self._floor.asked, 1.0)
+        elif isinstance(ended, Exception):
+            raise ended
+
+
+def settled(floor: Floor) -> Callable[[bool], None]:
+    """What to do after each settlement: permits that were given back may start something here."""
+
+    def ask(gave_back: bool) -> None:
+        if gave_back or floor.settler.pending > MOST_UNSETTLED // 2:
+            floor.asked.set()
+
+    return ask

@@ -1,0 +1,193 @@
+"""Plans: how each kind's handler is called, worked out once when the worker starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import cast
+
+import msgspec
+
+from headway.contract.claims import Claimed
+from headway.contract.store import Store
+from headway.core.errors import UnknownKind
+from headway.runtime.awaited import reconcile
+from headway.runtime.desk import Desk
+from headway.runtime.handler import Handler, Place
+from headway.runtime.job import Job
+from headway.runtime.kind import Kind
+from headway.runtime.noop import NOOP
+from headway.runtime.timing import Timing
+from headway.runtime.worker.crash import HandlerCrashed
+from headway.runtime.worker.processes import Processes
+from headway.runtime.worker.threads import Threads
+
+Begin = Callable[[Job], Awaitable[object]]
+CallNext = Callable[[], Awaitable[object]]
+Middleware = Callable[[Job, CallNext], Awaitable[object]]
+
+
+class Plan:
+    """How one stage of one kind is called.
+
+    Attributes:
+        begin: calls the handler; the result is to be awaited.
+        place: where the handler runs, and so how it can be stopped.
+    """
+
+    __slots__ = ("begin", "place")
+
+    def __init__(self, begin: Begin, place: Place) -> None:
+        self.begin = begin
+        self.place = place
+
+
+class Plans:
+    """The plans of a worker.
+
+    Attributes:
+        processes: where handlers with `processes=True` run.
+    """
+
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        middleware: Sequence[Middleware],
+        store: Store,
+        desk: Desk,
+        *,
+        size: int,
+        timing: Timing,
+    ) -> None:
+        """Makes a plan for each stage of each kind.
+
+        Args:
+            kinds: by name.
+            middleware: the first one is the outermost.
+            store: for the handlers that reconcile.
+            desk: writes for handlers in processes.
+            size: how many handlers run at once.
+            timing: for timeouts.
+        """
+        self.processes = Processes()
+        self._threads = Threads(size)
+        self._store = store
+        self._desk = desk
+        self._timing = timing
+        self._middleware = tuple(middleware)
+        self._staged = {
+            (name, stage): self._plan(kind, handler)
+            for name, kind in kinds.items()
+            for stage, handler in kind.handlers.items()
+        }
+        # A job without a stage, of a kind that has stages, begins with the first one.
+        self._first = {
+            name: self._staged[name, stage]
+            for name, kind in kinds.items()
+            for stage in [next(iter(kind.handlers))]
+        }
+
+    def find(self, claimed: Claimed) -> Plan | None:
+        """The plan for a job; None if its kind or stage is unknown here."""
+        if claimed.stage:
+            return self._staged.get((claimed.kind, claimed.stage))
+        return self._first.get(claimed.kind)
+
+    async def run(self, plan: Plan | None, job: Job) -> object:
+        """Calls the handler of a job under its timeout, where the short way will not do.
+
+        Args:
+            plan: its plan.
+            job: the job.
+
+        Returns:
+            What the handler returns.
+
+        Raises:
+            UnknownKind: there is no plan.
+            TimeoutError: the handler ran longer than its timeout, or raised this itself.
+        """
+        if plan is None:
+            stage = f" with the stage {job.stage!r}" if job.stage else ""
+            message = f"this worker has no handler for the kind {job.kind!r}{stage}"
+            raise UnknownKind(message, hint="deploy the app that has it, or serve other lanes")
+        seconds = (job.claimed.policy.timeout_ms or 0) / 1000
+        if plan.place is not Place.LOOP:
+            return await self._watched(plan, job, seconds)
+        scope = self._timing.limit(seconds)
+        try:
+            async with scope:
+                return await plan.begin(job)
+        except TimeoutError:
+            if scope.expired():
+                job.told_to_stop("timeout")
+            raise
+
+    def close(self) -> None:
+        """Lets threads and processes go."""
+        self._threads.close()
+        self.processes.close()
+
+    async def _watched(self, plan: Plan, job: Job, seconds: float) -> object:
+        """A handler that cannot be interrupted from within: told, or killed, when time is up."""
+        watch = asyncio.ensure_future(self._time_up(plan, job, seconds))
+        try:
+            return await plan.begin(job)
+        finally:
+            watch.cancel()
+
+    async def _time_up(self, plan: Plan, job: Job, seconds: float) -> None:
+        await self._timing.pause(seconds)
+        if job.stop is None:
+            job.told_to_stop("timeout")
+            if plan.place is Place.PROCESS:
+                self.processes.kill(job.claimed)
+
+    def _plan(self, kind: Kind, handler: Handler) -> Plan:
+        begin = self._begin(kind, handler)
+        for one in reversed(self._middleware):
+            begin = _around(one, begin)
+        return Plan(begin, Place.LOOP if kind.asks else handler.place)
+
+    def _begin(self, kind: Kind, handler: Handler) -> Begin:
+        if kind.asks is not None:
+            ask = kind.asks
+            return lambda job: reconcile(job, self._store, ask)
+        match handler.place:
+            case Place.THREAD:
+                return lambda job: self._threads.run(lambda: handler.call(job, job.claimed.args))
+            case Place.PROCESS:
+                return lambda job: self._in_process(job, handler)
+            case Place.LOOP:
+                return _in_loop(kind, handler)
+
+    async def _in_process(self, job: Job, handler: Handler) -> object:
+        note = partial(self._desk.note_progress, job.id, job.run)
+        done = await self._threads.run(
+            lambda: self.processes.run(job, handler, self._desk.write_from_thread, note)
+        )
+        job.follow(done.then, done.close)
+        if done.raised is not None:
+            raise done.raised
+        if done.error:
+            raise HandlerCrashed(done.error)
+        return done.answer if done.result is None else msgspec.Raw(done.result)
+
+
+def _in_loop(kind: Kind, handler: Handler) -> Begin:
+    fn = cast("Callable[..., Awaitable[object]]", handler.fn)
+    if kind.name == NOOP:
+        return fn
+    if not handler.arguments.names and not handler.arguments.open and handler.wants_job:
+        # Nothing to decode; what should not be there is refused by the long way.
+        return lambda job: fn(job) if job.claimed.args == b"{}" else _long(handler, job)
+    return lambda job: _long(handler, job)
+
+
+def _long(handler: Handler, job: Job) -> Awaitable[object]:
+    return cast("Awaitable[object]", handler.call(job, job.claimed.args))
+
+
+def _around(one: Middleware, begin: Begin) -> Begin:
+    return lambda job: one(job, partial(begin, job))

@@ -1,0 +1,173 @@
+"""The settler: tells the store what became of runs, many in one request, one request at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from headway.contract.outcomes import (
+    Failed,
+    GaveBack,
+    HandedOver,
+    KnownAs,
+    Outcome,
+    SettleRequest,
+    Succeeded,
+    Verdict,
+)
+from headway.contract.store import Store
+from headway.core.errors import CallerError, StoreUnavailable
+from headway.core.job import MAX_BATCH
+from headway.runtime.timing import Timing
+from headway.runtime.worker.endings import describe
+from headway.runtime.worker.held import Held
+from headway.runtime.worker.persist import persist
+
+STAYING = frozenset({HandedOver, KnownAs, GaveBack})
+"""Outcomes after which the worker still holds the run, because its handler still runs."""
+
+_log = logging.getLogger("headway.worker")
+
+
+class Settler:
+    """Writes outcomes in the order in which they are put.
+
+    While a request is under way the next outcomes gather, so that a slow store gets large
+    requests and a quick one gets each outcome at once.
+
+    Attributes:
+        settled: outcomes that ended a run so far.
+    """
+
+    def __init__(self, store: Store, worker: str, held: Held, timing: Timing) -> None:
+        self.settled = 0
+        self._store = store
+        self._worker = worker
+        self._held = held
+        self._timing = timing
+        self._queue: list[Outcome] = []
+        self._writing = 0
+        self._answers: dict[int, asyncio.Future[Verdict]] = {}
+        self._wake = asyncio.Event()
+        self._closed = False
+        self._hurry = False
+        self._on_batch: Callable[[bool], None] = lambda _: None
+
+    @property
+    def pending(self) -> int:
+        """Outcomes that the store has not answered yet."""
+        return len(self._queue) + self._writing
+
+    def on_batch(self, call: Callable[[bool], None]) -> None:
+        """Calls after each request, with whether permits were given back in it."""
+        self._on_batch = call
+
+    def put(self, outcome: Outcome) -> None:
+        """Writes an outcome soon; its verdict matters to nobody."""
+        queue = self._queue
+        if not queue:
+            self._wake.set()
+        queue.append(outcome)
+
+    async def write(self, outcome: Outcome) -> Verdict:
+        """Writes an outcome after those before it.
+
+        Args:
+            outcome: of a run that this worker holds.
+
+        Returns:
+            The store's verdict.
+
+        Raises:
+            HeadwayError: the store refuses it; nothing was written.
+        """
+        future = asyncio.get_running_loop().create_future()
+        self._answers[id(outcome)] = future
+        self.put(outcome)
+        return await future
+
+    async def run(self) -> None:
+        """Writes until it is closed and nothing is left."""
+        queue, wake = self._queue, self._wake
+        while queue or not self._closed:
+            if not queue:
+                wake.clear()
+                await wake.wait()
+                continue
+            batch = tuple(queue[:MAX_BATCH])
+            del queue[:MAX_BATCH]
+            self._writing = len(batch)
+            verdicts = await self._deliver(batch)
+            self._writing = 0
+            self._on_batch(self._finish(batch, verdicts))
+
+    def close(self, *, hurry: bool = False) -> None:
+        """Lets `run` end when all is written.
+
+        Args:
+            hurry: give up instead when the store cannot be reached.
+        """
+        self._closed = True
+        self._hurry = self._hurry or hurry
+        self._wake.set()
+
+    async def _deliver(self, batch: tuple[Outcome, ...]) -> list[Verdict]:
+        request = SettleRequest(worker=self._worker, outcomes=batch)
+        try:
+            return await persist(
+                self._timing, "settle", lambda: self._store.settle(request), until=self._hurried
+            )
+        except CallerError as error:
+            if len(batch) > 1:
+                # One of them asks for what cannot be, such as a follow-up at an unknown gate.
+                return [verdict for one in batch for verdict in await self._deliver((one,))]
+            return await self._refused(request, error)
+
+    async def _refused(self, refused: SettleRequest, error: CallerError) -> list[Verdict]:
+        (outcome,) = refused.outcomes
+        answer = self._answers.get(id(outcome))
+        if answer is not None:
+            answer.set_exception(error)
+            return [Verdict.LOST]
+        _log.warning("job %s: its outcome is refused: %s", outcome.job, error)
+        failed = Failed(outcome.job, outcome.run, error=describe(error))
+        request = SettleRequest(worker=self._worker, outcomes=(failed,))
+        return await persist(
+            self._timing, "settle", lambda: self._store.settle(request), until=self._hurried
+        )
+
+    def _finish(self, batch: tuple[Outcome, ...], verdicts: list[Verdict]) -> bool:
+        runs, answers = self._held.runs, self._answers
+        gave_back = False
+        for outcome, verdict in zip(batch, verdicts, strict=True):
+            kind = type(outcome)
+            if kind is Succeeded or kind not in STAYING:
+                claimed = runs.pop((outcome.job, outcome.run), None)
+                self.settled += 1
+                if claimed is not None and claimed.gated:
+                    gave_back = True
+                if verdict is Verdict.LOST:
+                    _log.warning(
+                        "job %s: run %d was not live any more when it ended as %s",
+                        outcome.job,
+                        outcome.run,
+                        kind.__name__,
+                    )
+            elif kind is GaveBack or kind is HandedOver:
+                gave_back = True
+            if answers:
+                answer = answers.pop(id(outcome), None)
+                if answer is not None and not answer.done():
+                    answer.set_result(verdict)
+        return gave_back
+
+    def fail_the_rest(self) -> None:
+        """Tells those who wait that the store could not be reached."""
+        answers, self._answers = self._answers, {}
+        for answer in answers.values():
+            if not answer.done():
+                answer.set_exception(StoreUnavailable("the worker has stopped"))
+
+    def _hurried(self) -> bool:
+        return self._hurry

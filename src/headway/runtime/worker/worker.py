@@ -1,0 +1,87 @@
+"""The worker: claims jobs, runs their handlers, keeps their leases, settles them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Unpack
+from uuid import uuid4
+
+from headway.contract.store import Store
+from headway.runtime.kind import Kind
+from headway.runtime.worker.shift import Shift
+from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
+
+
+class Worker:
+    """Runs jobs from `run` until `stop`.
+
+    Attributes:
+        id: random for each run; empty before the first.
+        settings: what it was told.
+    """
+
+    def __init__(
+        self, store: Store, kinds: Mapping[str, Kind], **options: Unpack[WorkerOptions]
+    ) -> None:
+        """Makes a worker.
+
+        Args:
+            store: where its jobs are.
+            kinds: by name; a job of another kind fails, and is retried by its policy.
+            options: see `WorkerOptions`.
+
+        Raises:
+            InvalidValue: an option is unusable, or a stage has no handler.
+        """
+        self.id = ""
+        self.settings = read_worker_options(options)
+        for kind in kinds.values():
+            kind.check_stages()
+        self._store = store
+        self._kinds = dict(kinds)
+        self._shift: Shift | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._told: bool | None = None
+
+    @property
+    def running(self) -> int:
+        """Handlers that run now."""
+        return self._shift.floor.busy if self._shift else 0
+
+    @property
+    def ended(self) -> int:
+        """Runs that were settled so far, in the run at hand."""
+        return self._shift.settler.settled if self._shift else 0
+
+    async def run(self) -> None:
+        """Works until it is told to stop; then lets handlers end, and hands back the rest.
+
+        Raises:
+            StoreError: the store cannot go on; what is held is left to its lease.
+        """
+        if self.settings.before is not None:
+            await self.settings.before()
+        self.id = uuid4().hex
+        self._loop = asyncio.get_running_loop()
+        self._shift = Shift(self._store, self._kinds, self.id, self.settings)
+        if self._told is not None:
+            self._shift.stop(now=self._told)
+        try:
+            await self._shift.work()
+        finally:
+            self._told = None
+
+    def stop(self, *, now: bool = False) -> None:
+        """Tells it to stop; returns at once, and may be called from anywhere, also before `run`.
+
+        Args:
+            now: do not wait for handlers; those that can be are cancelled and handed back.
+        """
+        shift, loop = self._shift, self._loop
+        if shift is None or loop is None:
+            self._told = now or bool(self._told)
+            return
+        with suppress(RuntimeError):  # its loop has ended, and the run with it
+            loop.call_soon_threadsafe(lambda: shift.stop(now=now))

@@ -1,0 +1,39 @@
+"""The desk of a worker: its settler and its heart, as a handler reaches them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from headway.contract.outcomes import Outcome, Verdict
+from headway.runtime.worker.held import Held
+from headway.runtime.worker.settler import Settler
+
+
+class WorkerDesk:
+    """Writes for the runs of one worker.
+
+    Attributes:
+        signal_base: the address under which signals are heard; None for none.
+        on_progress: called when there is progress to carry, from any thread.
+    """
+
+    def __init__(self, settler: Settler, held: Held, signal_base: str | None) -> None:
+        self.signal_base = signal_base
+        self.on_progress: Callable[[], None] = lambda: None
+        self._settler = settler
+        self._held = held
+        self._loop = asyncio.get_running_loop()
+
+    async def write(self, outcome: Outcome) -> Verdict:
+        """Writes an outcome of a live run, and says what the store answered."""
+        return await self._settler.write(outcome)
+
+    def write_from_thread(self, outcome: Outcome) -> Verdict:
+        """The same, for a handler that is not in the event loop."""
+        return asyncio.run_coroutine_threadsafe(self._settler.write(outcome), self._loop).result()
+
+    def note_progress(self, job: str, run: int, data: bytes) -> None:
+        """Keeps the newest progress of a run for the next beat, which is soon."""
+        self._held.note_progress((job, run), data)
+        self.on_progress()

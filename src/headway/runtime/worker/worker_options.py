@@ -1,0 +1,114 @@
+"""What a worker can be told."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from headway.contract.claims import LaneOrder
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue
+from headway.core.gates.spec import check_count
+from headway.runtime.timing import Timing
+from headway.runtime.worker.plans import Middleware
+from headway.runtime.worker.served import Lanes, read_lanes
+
+MOST_AHEAD = 2_000
+SHORTEST_LEASE_MS = 1_000
+
+
+class WorkerOptions(TypedDict, total=False):
+    """The options of `App.worker` and `Worker`.
+
+    Attributes:
+        lanes: what it serves, in text as "calls,mail:2"; all lanes of the app if not given.
+        order: "weighted" shares by weight, "strict" empties an earlier lane first.
+        concurrency: handlers that run at once.
+        prefetch: the most jobs without gates that are held ready beyond these.
+        lease: how long its runs live without a beat; it beats three times as often.
+        grace: how long handlers may go on after `stop`.
+        name: for people, as "host:pid".
+        chores: whether it also sweeps and keeps the timetable's fires ahead.
+        signal_base: the address under which signals are heard.
+        timing: the simulator's.
+        heartbeat: "thread" for a thread of its own; "task" beats in the worker's loop.
+        middleware: around each handler; the first one is the outermost.
+        before: awaited before the first claim.
+    """
+
+    lanes: Lanes
+    order: LaneOrder
+    concurrency: int
+    prefetch: int
+    lease: object
+    grace: object
+    name: str
+    chores: bool
+    signal_base: str | None
+    timing: Timing
+    heartbeat: Literal["thread", "task"]
+    middleware: Sequence[Middleware]
+    before: Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerSettings:
+    """The same, read."""
+
+    lanes: tuple[tuple[str, int], ...]
+    order: LaneOrder
+    concurrency: int
+    prefetch: int
+    lease_ms: int
+    grace: float
+    name: str
+    chores: bool
+    signal_base: str | None
+    timing: Timing
+    heartbeat: Literal["thread", "task"]
+    middleware: tuple[Middleware, ...]
+    before: Callable[[], Awaitable[None]] | None
+
+
+def read_worker_options(options: WorkerOptions) -> WorkerSettings:
+    """Reads the options of a worker.
+
+    Args:
+        options: as written.
+
+    Returns:
+        The options with their defaults.
+
+    Raises:
+        InvalidValue: one is unusable.
+    """
+    unknown = sorted(options.keys() - WorkerOptions.__annotations__.keys())
+    if unknown:
+        message = f"a worker has no option {unknown[0]!r}"
+        raise InvalidValue(message, hint=f"it has {', '.join(WorkerOptions.__annotations__)}")
+    lease_ms = parse_duration(options.get("lease", "30s"))
+    if lease_ms < SHORTEST_LEASE_MS:
+        message = f"a worker's lease is {lease_ms} ms"
+        raise InvalidValue(message, hint="at least 1s")
+    order = options.get("order", "weighted")
+    if order not in {"weighted", "strict"}:
+        message = f"a worker's order is {order!r:.40}"
+        raise InvalidValue(message, hint='"weighted" or "strict"')
+    return WorkerSettings(
+        lanes=read_lanes(options.get("lanes", ("main",))),
+        order=order,
+        concurrency=check_count("concurrency", options.get("concurrency", 10), least=1),
+        prefetch=check_count("prefetch", options.get("prefetch", MOST_AHEAD), least=0),
+        lease_ms=lease_ms,
+        grace=parse_duration(options.get("grace", "30s")) / 1000,
+        name=options.get("name") or f"{socket.gethostname()}:{os.getpid()}",
+        chores=options.get("chores", True),
+        signal_base=options.get("signal_base"),
+        timing=options.get("timing") or Timing(),
+        heartbeat=options.get("heartbeat", "thread"),
+        middleware=tuple(options.get("middleware", ())),
+        before=options.get("before"),
+    )
