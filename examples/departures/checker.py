@@ -152,7 +152,7 @@ def _plan(line: str) -> Json | None:
 def _read_job(day: Day, number: int, line: str) -> None:
     try:
         job = json.loads(line)
-        if "headway_export" in job:
+        if job.get("format") == "headway-export":
             return
         kind, arguments = job["kind"], job["args"]
         _check_shape(job)

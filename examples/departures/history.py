@@ -1,0 +1,93 @@
+"""What became of each flight, read from the export and told in the time of the day."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+FLIGHT_KINDS = frozenset({"depart", "depart_unassigned"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Departure:
+    """One flight of the day.
+
+    Attributes:
+        flight: carrier and number.
+        origin: the airport it leaves.
+        due_at: the scheduled moment of the day.
+        started_at: the moment of the day at which it was let go; None if it never was.
+        cancelled: whether it was called off.
+    """
+
+    flight: str
+    origin: str
+    due_at: datetime
+    started_at: datetime | None
+    cancelled: bool
+
+    @property
+    def late(self) -> timedelta:
+        """How long after its due moment it was let go; nothing if it never was."""
+        return timedelta() if self.started_at is None else self.started_at - self.due_at
+
+
+def read_departures(lines: Iterable[str], speed: float) -> list[Departure]:
+    """Reads the flights of an export.
+
+    Args:
+        lines: JSON Lines as `headway export` writes them; other kinds are passed over.
+        speed: seconds of the day in one second of the run.
+
+    Returns:
+        One record a flight, by its scheduled moment.
+    """
+    jobs = (json.loads(line) for line in lines if line.strip())
+    found = [_departure(job, speed) for job in jobs if job.get("kind") in FLIGHT_KINDS]
+    return sorted(found, key=lambda each: (each.due_at, each.flight))
+
+
+def queue_steps(departures: Iterable[Departure]) -> list[tuple[datetime, int]]:
+    """How many flights were due and not yet let go, over the day.
+
+    Args:
+        departures: of one airport.
+
+    Returns:
+        Moments and the number from then on, in order.
+    """
+    started = [(each.due_at, each.started_at) for each in departures if each.started_at]
+    changes = sorted([(due, 1) for due, _ in started] + [(start, -1) for _, start in started])
+    steps: list[tuple[datetime, int]] = []
+    waiting = 0
+    for at, change in changes:
+        waiting += change
+        if steps and steps[-1][0] == at:
+            steps.pop()
+        steps.append((at, waiting))
+    return steps
+
+
+def by_airport(departures: Iterable[Departure]) -> dict[str, list[Departure]]:
+    """The flights of each airport, airports by name, flights in the order given."""
+    found: dict[str, list[Departure]] = {}
+    for each in departures:
+        found.setdefault(each.origin, []).append(each)
+    return dict(sorted(found.items()))
+
+
+def _departure(job: dict[str, Any], speed: float) -> Departure:
+    plan = job["args"]
+    due_at = datetime.fromisoformat(plan["due_at"])
+    starts = [run["claimed_at"] for run in job["runs"] if run["handed_at"] is not None]
+    late_ms = (starts[-1] - job["due_at"]) * speed if starts else None
+    return Departure(
+        flight=plan["flight"],
+        origin=plan["origin"],
+        due_at=due_at,
+        started_at=None if late_ms is None else due_at + timedelta(milliseconds=late_ms),
+        cancelled=job["state"] == "cancelled",
+    )

@@ -1,0 +1,112 @@
+"""One run of a day: its files, and the commands that make them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rich.console import Console
+
+from examples.departures.pace import OPENS, SPEED, START, Pace
+from examples.departures.watch import Watch
+
+HERE = Path(__file__).parent
+APP = "examples.departures.app"
+LANES = "departures,landings"
+STORE = "day.db"
+SOON = timedelta(seconds=3)
+"""Enough to import a day before its first flight is due."""
+
+
+class Run:
+    """One run of a day: its files, and the commands that make them.
+
+    Args:
+        day: the file of the day.
+        speed: seconds of the day in one second of the run.
+        out: a folder for what is made.
+    """
+
+    def __init__(self, day: Path, speed: float, out: Path) -> None:
+        self.day = day
+        self.speed = speed
+        self.out = out
+        self.store = f"sqlite:///{out.resolve() / STORE}"
+        self.history = out / "history.jsonl"
+        self.refused = out / "import.json"
+        self._environment = {**os.environ, SPEED: str(speed), "HEADWAY_STORE": self.store}
+        root = str(HERE.parents[1])
+        paths = [root, os.environ.get("PYTHONPATH", "")]
+        self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+
+    def import_rows(self, opens_at: datetime) -> Pace:
+        """Makes a job of each row; malformed ones are told and passed over.
+
+        Args:
+            opens_at: the moment of the day with which the run begins.
+
+        Returns:
+            The pace at which the day will pass.
+        """
+        start_at = datetime.now(UTC) + SOON
+        self._environment |= {OPENS: opens_at.isoformat(), START: start_at.isoformat()}
+        said = self._headway("import", str(self.day), "--app", APP, "--lenient", "--json")
+        self.refused.write_text(said)
+        return Pace(speed=self.speed, start_at=start_at, opens_at=opens_at)
+
+    def dispatch(self, pace: Pace, console: Console) -> None:
+        """Works until every flight has ended, and shows how far it is.
+
+        Args:
+            pace: of the run.
+            console: where to show it.
+
+        Raises:
+            CalledProcessError: the worker failed; its log says how.
+        """
+        command = self._command("worker", APP, "--lanes", LANES, "--drain")
+        with (self.out / "worker.log").open("wb") as log:
+            worker = subprocess.Popen(
+                command, env=self._environment, stdout=log, stderr=subprocess.STDOUT
+            )
+            try:
+                asyncio.run(
+                    Watch(self.store, pace, console).until(lambda: worker.poll() is not None)
+                )
+            finally:
+                worker.terminate()
+                code = worker.wait()
+        if code:
+            raise subprocess.CalledProcessError(code, command)
+
+    def export(self) -> None:
+        """Writes the whole history, one job a line."""
+        self._headway("export", "--out", str(self.history))
+
+    def check(self) -> bool:
+        """Whether the checker, a program of its own, finds no violation."""
+        command = [sys.executable, str(HERE / "checker.py"), str(self.history), str(self.day)]
+        command += ["--speed", str(self.speed), "--refused", str(self.refused)]
+        _show(command)
+        return subprocess.run(command, check=False).returncode == 0
+
+    def _headway(self, *arguments: str) -> str:
+        command = self._command(*arguments)
+        done = subprocess.run(
+            command, env=self._environment, check=True, stdout=subprocess.PIPE, text=True
+        )
+        return done.stdout
+
+    def _command(self, *arguments: str) -> list[str]:
+        _show(["headway", *arguments])
+        return [sys.executable, "-m", "headway", *arguments]
+
+
+def _show(command: Sequence[str]) -> None:
+    print(f"$ {shlex.join(command)}", flush=True)
