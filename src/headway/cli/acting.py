@@ -97,6 +97,8 @@ def _ask_first(session: Session, move: Move, wanted: JobFilter, *, yes: bool) ->
     if yes:
         return
     first = session.ask(wanted.query())
+    if not first.rows and first.cursor is None:
+        return
     number = f"{len(first.rows)}" if first.cursor is None else f"{len(first.rows)} or more"
     if not session.terminal.confirmed(f"{move.verb} {number} jobs?"):
         message = f"to {move.verb} {number} jobs, somebody has to agree"

@@ -48,6 +48,26 @@ def load_app(target: str) -> App:
     return next(iter(apps.values()))
 
 
+def open_app(session: Session, target: str | None) -> App:
+    """The App that a command works with.
+
+    Args:
+        session: whose `--store`, if it was given, wins over the App's own store.
+        target: as given; None for the setting's, and without one for an App of no kinds but
+            `noop` on the session's store.
+
+    Returns:
+        The App, not opened yet.
+    """
+    named = target or session.settings.app
+    if named is None:
+        return headway.App(session.store_url)
+    found = load_app(named)
+    if session.named_store is not None:
+        found.move_to(session.named_store)
+    return found
+
+
 def _load(place: str) -> ModuleType:
     if place.endswith(".py") or "/" in place:
         path = Path(place).resolve()
@@ -61,7 +81,7 @@ def _load(place: str) -> ModuleType:
         sys.path.insert(0, str(root))
     try:
         return import_module(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (a user's program may raise anything)
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and _is_of(error.name, module):
             message = f"there is no module {place!r}"
             raise InvalidValue(message, hint=_HINT) from None

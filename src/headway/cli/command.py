@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, cast
 
 import typer
+from typer.core import TyperCommand
 
 from headway.cli.everywhere import JSON, STORE, Told
 from headway.cli.session import Session
@@ -27,7 +28,11 @@ def new_command() -> typer.Typer:
 
 
 def command(
-    app: typer.Typer, name: str | None = None, *, default: bool = False
+    app: typer.Typer,
+    name: str | None = None,
+    *,
+    default: bool = False,
+    cls: type[TyperCommand] | None = None,
 ) -> Callable[[Function[Options]], Function[Options]]:
     """Makes a function a command of `app`.
 
@@ -35,6 +40,7 @@ def command(
         app: from `new_command`.
         name: of a group's member; None for a file's only command.
         default: it is what the group does when no member is named.
+        cls: of a command that reads its line in a way of its own.
 
     Returns:
         A decorator that leaves the function as it is. The function's first parameter is the
@@ -48,7 +54,7 @@ def command(
         if default:
             app.callback(invoke_without_command=True, help=text)(bound)
         else:
-            app.command(name, help=text)(bound)
+            app.command(name, help=text, cls=cls)(bound)
         return function
 
     return decorate

@@ -1,9 +1,9 @@
-"""The import: each row of a file of JSON Lines makes jobs; one that cannot is told and passed over."""
+"""The import: each row of JSON Lines makes jobs; one that cannot is told and passed over."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -163,15 +163,15 @@ class Import:
         self.tally.cancelled += sum(one.answer in {Acted.DONE, Acted.ASKED} for one in replies)
 
 
-def _row(number: int, made: list[NewJob | CalledOff]) -> Row:
+def _row(number: int, made: Sequence[object]) -> Row:
     jobs: list[NewJob] = []
     called_off: dict[str, str] = {}
     for one in made:
+        job = one.job if isinstance(one, CalledOff) else one
         if isinstance(one, CalledOff):
             called_off[one.job.id] = one.reason
-            jobs.append(one.job)
-        elif isinstance(one, NewJob):
-            jobs.append(one)
+        if isinstance(job, NewJob):
+            jobs.append(job)
         else:
             message = f"the importer made a {type(one).__name__}"
             raise InvalidValue(message, hint="it gives what kind.make(...) returns, or a CalledOff")

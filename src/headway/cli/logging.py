@@ -16,9 +16,10 @@ from headway.cli.settings import Settings
 
 HIDDEN = "[hidden]"
 _SECRET = re.compile(
-    r"pass(word|wd|phrase)|secret|token|authori[sz]ation|api[_-]?key|credential|cookie", re.I
+    r"pass(word|wd|phrase)|secret|token|authori[sz]ation|api[_-]?key|credential|cookie",
+    re.IGNORECASE,
 )
-_IN_URL = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s@]+@", re.I)
+_IN_URL = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s@]+@", re.IGNORECASE)
 
 
 def configure_logging(settings: Settings) -> None:
@@ -80,8 +81,7 @@ def _hidden(value: object) -> object:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
         return {
-            key: HIDDEN if _SECRET.search(str(key)) else _hidden(one)
-            for key, one in fields.items()
+            key: HIDDEN if _SECRET.search(str(key)) else _hidden(one) for key, one in fields.items()
         }
     if isinstance(value, list | tuple):
         return [_hidden(one) for one in cast("list[object]", value)]
@@ -90,4 +90,7 @@ def _hidden(value: object) -> object:
 
 def _printable(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
     del logger, name
-    return {key: printable(one) if isinstance(one, str) else one for key, one in event.items()}
+    return {
+        key: "\n".join(map(printable, one.splitlines())) if isinstance(one, str) else one
+        for key, one in event.items()
+    }

@@ -87,9 +87,9 @@ class Processes:
             sys.executable,
             "-m",
             "headway",
-            *self._arguments,
-            TETHER,
-            str(tether),
+            self._arguments[0],
+            f"{TETHER}={tether}",
+            *self._arguments[1:],
             pass_fds=(tether,),
             start_new_session=True,
         )

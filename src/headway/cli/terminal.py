@@ -6,14 +6,13 @@ import sys
 from collections.abc import Iterable, Sequence
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from headway.cli.json_text import to_json
 from headway.cli.printable import printable, printable_json
-
-_WIDE = 100_000
 
 
 class Terminal:
@@ -41,11 +40,11 @@ class Terminal:
 
     def line(self, text: str, style: str = "") -> None:
         """Prints a line of the answer."""
-        self.answers.print(shown(text, style))
+        self.answers.print(shown(text, style), soft_wrap=True)
 
     def remark(self, text: str, style: str = "") -> None:
         """Prints a line beside the answer, on standard error."""
-        self.remarks.print(shown(text, style))
+        self.remarks.print(shown(text, style), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
         """Prints rows under their headings.
@@ -55,32 +54,41 @@ class Terminal:
             rows: a text for each column.
             empty: what to say instead when there are none.
         """
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for column in columns:
-            table.add_column(shown(column), overflow="fold")
-        for row in rows:
-            table.add_row(*(shown(cell, STYLES.get(cell, "")) for cell in row))
-        if table.row_count:
-            self.answers.print(table)
-        else:
+        cells = [[printable(cell) for cell in row] for row in rows]
+        if not cells:
             self.remark(empty, "dim")
+        elif self.answers.is_terminal:
+            self._drawn(columns, cells)
+        else:
+            self._aligned([list(columns), *cells])
 
     def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Prints names and values, one pair a line; empty values are left out."""
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-        table.add_column(style="bold")
-        table.add_column(overflow="fold")
-        for name, value in pairs:
-            if value:
-                table.add_row(shown(name), shown(value, STYLES.get(value, "")))
-        if table.row_count:
-            self.answers.print(table)
+        self._aligned([[name, printable(value)] for name, value in pairs if value])
 
     def confirmed(self, question: str) -> bool:
         """Asks on a terminal; where nobody can answer, the answer is no."""
         if not sys.stdin.isatty():
             return False
         return typer.confirm(printable(question), err=True)
+
+    def _drawn(self, columns: Sequence[str], rows: list[list[str]]) -> None:
+        """On a terminal: colours, and what is too wide is folded within its column."""
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for column in columns:
+            table.add_column(Text(column), overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        self.answers.print(table)
+
+    def _aligned(self, rows: list[list[str]]) -> None:
+        """Elsewhere: a row a line, whatever its width, for programs that read lines."""
+        widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            padded = (
+                cell + " " * (w - cell_len(cell)) for cell, w in zip(row, widths, strict=True)
+            )
+            typer.echo("  ".join(padded).rstrip())
 
 
 STYLES = {
@@ -107,8 +115,4 @@ def shown(text: str, style: str = "") -> Text:
 
 
 def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        # Nobody's window ends here: rows stay on one line each.
-        console.width = _WIDE
-    return console
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)

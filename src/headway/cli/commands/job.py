@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
+from headway.cli.local_clock import rough
 from headway.cli.records import job_record
 from headway.cli.session import Session
 from headway.contract.views import JobQuery, JobView, RunView
-from headway.core.duration import format_duration
 from headway.core.errors import UnknownJob
 
 app = new_command()
@@ -112,15 +112,15 @@ def _cascade(job: JobView) -> list[tuple[str, str]]:
 
 def _run(session: Session, run: RunView) -> list[str]:
     permits = ", ".join(f"{gate}={who}" if who else gate for gate, who in run.permits.items())
-    ended = session.clock.at(run.ended_at)
+    ended = session.clock.at(run.ended_at, exact=True)
     if run.ended_at is not None:
-        ended = f"{ended} (after {format_duration(run.ended_at - run.claimed_at)})"
+        ended = f"{ended} (after {rough(run.ended_at - run.claimed_at)})"
     return [
         str(run.run),
         str(run.attempt),
         run.stage,
-        session.clock.at(run.claimed_at),
-        session.clock.at(run.handed_at),
+        session.clock.at(run.claimed_at, exact=True),
+        session.clock.at(run.handed_at, exact=True),
         ended,
         run.outcome,
         permits,

@@ -1,3 +1,52 @@
 """`headway simulate`: a day in seconds, on virtual time."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+
+from headway.cli.command import command, new_command
+from headway.cli.exits import NO
+from headway.cli.progress import progress
+from headway.cli.session import Session
+from headway.lab.plots import check_plotting, draw
+from headway.lab.simulate import as_json, simulate
+from headway.lab.tables import show
+
+app = new_command()
+
+
+@command(app, "simulate")
+def simulate_(
+    session: Session,
+    scenario: Annotated[Path, typer.Argument(help="A TOML file; see docs/how-to/simulate.md.")],
+    seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Draw plots of gates and waits into this folder.")
+    ] = None,
+    plots: Annotated[Literal["png", "svg"], typer.Option(help="The plots' format.")] = "png",
+) -> None:
+    """Plays a scenario on virtual time with the real engine, and checks what happened.
+
+    The same file and seed always give the same numbers. The exit code is 1 if a promise of the
+    engine was broken. With --json: {"reports": [...]}, the base first, then each what-if.
+
+    Raises:
+        Exit: with code 1, a promise was broken.
+    """
+    if out is not None:
+        check_plotting()
+    with progress(session.terminal, scenario.name, 1.0, counted=False) as meter:
+        found = simulate(scenario, seed=seed, progress=lambda _, share: meter(share))
+    files = [] if out is None else draw(found.reports, out, kind=plots)
+    if session.json:
+        session.terminal.document(msgspec.Raw(as_json(found)))
+    else:
+        show(session.terminal.answers, found.reports)
+        for file in files:
+            session.terminal.remark(f"drawn: {file}")
+    if found.violated:
+        raise typer.Exit(NO)

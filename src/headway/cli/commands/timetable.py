@@ -8,6 +8,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.defining import define
+from headway.cli.local_clock import rough
 from headway.cli.options import Signed
 from headway.cli.records import Record, record
 from headway.cli.session import Session
@@ -66,7 +67,7 @@ def next_(
         return
     session.terminal.table(
         ["FIRES", "IN"],
-        [(session.clock.at(at), format_duration(at - now)) for at in fires],
+        [(session.clock.at(at), rough(at - now)) for at in fires],
         empty="it never fires again",
     )
     if not entry.spec.enabled:

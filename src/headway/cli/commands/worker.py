@@ -1,0 +1,97 @@
+"""`headway worker`: claims jobs and runs them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from headway.cli.app_file import open_app
+from headway.cli.command import command, new_command
+from headway.cli.draining import Drain, wait_until_drained
+from headway.cli.event_loop import run_quickly
+from headway.cli.logging import configure_logging
+from headway.cli.processes import TETHER, Processes
+from headway.cli.progress import Meter, progress
+from headway.cli.serving import Beside, ServeOptions, serve
+from headway.cli.session import Session
+from headway.contract.store import Store
+from headway.runtime.worker.worker import Worker
+
+app = new_command()
+
+
+class _WorkerCommand(TyperCommand):
+    """Lets `--drain` stand alone: it then means all."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  (typer's own context type is private)
+        """Reads the arguments."""
+        whole = ["--drain=all" if one == "--drain" else one for one in args]
+        return super().parse_args(ctx, whole)
+
+
+@command(app, cls=_WorkerCommand)
+def worker(
+    session: Session,
+    options: ServeOptions,
+    app_name: Annotated[
+        str | None,
+        typer.Argument(metavar="[APP]", help="The file or module[:name] of your App."),
+    ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, max=256, help="So many worker processes; what dies is restarted.")
+    ] = 1,
+    drain: Annotated[
+        Drain | None,
+        typer.Option(
+            metavar="[=due]",
+            help="End when the lanes hold no job that is not final; =due passes over what is "
+            "not due yet.",
+        ),
+    ] = None,
+    tether: Annotated[int | None, typer.Option(TETHER, hidden=True)] = None,
+) -> None:
+    """Claims jobs of its lanes and runs them, until SIGTERM or Ctrl-C.
+
+    The first signal stops claiming, lets handlers end and hands back what was not started; a
+    second one does not wait for handlers. Without an App, only jobs of the kind `noop` can run.
+
+    Raises:
+        Exit: with the exit code of a process that could not begin.
+    """
+    configure_logging(session.settings)
+    if processes > 1:
+        children = Processes(
+            _child(session, options, app_name, drain), count=processes, drain=drain is not None
+        )
+        raise typer.Exit(run_quickly(children.run()))
+    opened = open_app(session, app_name)
+    with progress(session.terminal, "drain") as meter:
+        beside = [] if drain is None else [_drainer(drain, meter)]
+        settled = run_quickly(serve(opened, options, *beside, tether=tether))
+    if session.json:
+        session.terminal.document({"settled": settled})
+    else:
+        session.terminal.remark(f"{settled} runs settled", "dim")
+
+
+def _drainer(drain: Drain, meter: Meter) -> Beside:
+    async def drained(store: Store, worker: Worker) -> None:
+        lanes = [lane for lane, _ in worker.settings.lanes]
+        await wait_until_drained(store, lanes, drain, meter)
+
+    return drained
+
+
+def _child(
+    session: Session, options: ServeOptions, app_name: str | None, drain: Drain | None
+) -> list[str]:
+    line = ["worker", *options.for_child()]
+    if session.named_store is not None:
+        line.append(f"--store={session.named_store}")
+    if drain is not None:
+        line.append(f"--drain={drain.value}")
+    if app_name is not None:
+        line += ["--", app_name]
+    return line

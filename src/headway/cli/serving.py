@@ -1,0 +1,121 @@
+"""A worker in this process: runs an App's jobs until it is told to stop, or until it has drained."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import typer
+
+from headway.contract.store import Store
+from headway.runtime.app import App
+from headway.runtime.worker.worker import Worker
+from headway.runtime.worker.worker_options import WorkerOptions
+
+Beside = Callable[[Store, Worker], Coroutine[Any, Any, None]]
+"""Something that goes on beside a worker for as long as it runs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeOptions:
+    """What a worker is told; None leaves its default."""
+
+    lanes: Annotated[
+        str | None,
+        typer.Option(metavar="A,B:2", help="Lanes to serve, with weights; else all of the App."),
+    ] = None
+    order: Annotated[
+        Literal["weighted", "strict"],
+        typer.Option(help="Share between the lanes, or empty an earlier one first."),
+    ] = "weighted"
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Handlers that run at once; else 10.")
+    ] = None
+    prefetch: Annotated[
+        int | None, typer.Option(min=0, help="Jobs without gates held ready beyond these.")
+    ] = None
+    grace: Annotated[
+        str | None, typer.Option(help='How long handlers may go on after a stop; else "30s".')
+    ] = None
+
+    def for_worker(self) -> WorkerOptions:
+        """The options of the worker that were given."""
+        told: WorkerOptions = {"order": self.order}
+        if self.lanes is not None:
+            told["lanes"] = self.lanes
+        if self.concurrency is not None:
+            told["concurrency"] = self.concurrency
+        if self.prefetch is not None:
+            told["prefetch"] = self.prefetch
+        if self.grace is not None:
+            told["grace"] = self.grace
+        return told
+
+    def for_child(self) -> list[str]:
+        """The same options for the command line of a process that does the work."""
+        given = {
+            "--lanes": self.lanes,
+            "--order": self.order,
+            "--concurrency": self.concurrency,
+            "--prefetch": self.prefetch,
+            "--grace": self.grace,
+        }
+        return [f"{name}={value}" for name, value in given.items() if value is not None]
+
+
+async def serve(app: App, options: ServeOptions, *beside: Beside, tether: int | None = None) -> int:
+    """Works until told to stop by SIGTERM or SIGINT, or by something beside it.
+
+    The first signal lets handlers end within the grace; the second does not wait for them.
+
+    Args:
+        app: whose jobs.
+        options: of the worker.
+        beside: each runs as a task; the worker stops when one returns.
+        tether: a file descriptor; the worker stops when its other end is closed.
+
+    Returns:
+        How many runs were settled.
+    """
+    async with app:
+        worker = app.worker(**options.for_worker())
+        stop = _Stop(worker)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
+        if tether is not None:
+            loop.add_reader(tether, stop.untied, tether)
+        tasks = [asyncio.create_task(each(app.store, worker)) for each in beside]
+        for task in tasks:
+            task.add_done_callback(lambda _: worker.stop())
+        try:
+            await worker.run()
+        finally:
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+        return worker.ended
+
+
+class _Stop:
+    """Stops a worker, each time with more haste."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._told = False
+
+    def __call__(self) -> None:
+        self._worker.stop(now=self._told)
+        self._told = True
+
+    def untied(self, tether: int) -> None:
+        asyncio.get_running_loop().remove_reader(tether)
+        os.close(tether)
+        self()
