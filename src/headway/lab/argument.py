@@ -1,0 +1,116 @@
+"""What a made job's argument is: always the same, drawn, or taken from a row of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, cast
+
+from pydantic import BeforeValidator
+
+from headway.core.errors import InvalidValue
+from headway.lab.draws import Draws
+
+_HINT = (
+    'write a plain value, {choice = ["a", "b"]}, {choice = {a = 3, b = 1}}, '
+    '{numbered = 500, as = "+1555{:07}"} or {field = "origin"}'
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Argument:
+    """How an argument's value comes about.
+
+    Attributes:
+        value: the plain value, where nothing else is said.
+        choice: values and their weights.
+        numbered: how many different values there are, each as likely.
+        pattern: how a number is written.
+        column: the field of the row.
+    """
+
+    value: object = None
+    choice: Mapping[str, float] = field(default_factory=dict[str, float])
+    numbered: int = 0
+    pattern: str = "{}"
+    column: str = ""
+
+    def draw(self, draws: Draws, row: Mapping[str, object], *purpose: object) -> object:
+        """One value.
+
+        Args:
+            draws: where random ones come from.
+            row: of the file; empty where there is none.
+            purpose: what it is for.
+
+        Returns:
+            The value.
+
+        Raises:
+            InvalidValue: the row lacks the field.
+        """
+        if self.choice:
+            return draws.choose(self.choice, *purpose)
+        if self.numbered:
+            return self.pattern.format(int(draws.unit(*purpose) * self.numbered))
+        if self.column:
+            if self.column not in row:
+                message = f"the row has no field {self.column!r}"
+                raise InvalidValue(message, hint=f"it has {', '.join(map(str, row))}")
+            return row[self.column]
+        return self.value
+
+
+def read_argument(value: object) -> Argument:
+    """Reads what a scenario says.
+
+    Raises:
+        InvalidValue: it is a table that names no way to choose a value.
+    """
+    if isinstance(value, Argument):
+        return value
+    if not isinstance(value, dict):
+        return Argument(value=value)
+    table = cast("dict[str, object]", value)
+    match table:
+        case {"choice": choices} if len(table) == 1 and choices:
+            return Argument(choice=_weights(choices))
+        case {"numbered": int() as count} if count > 0 and not table.keys() - {"numbered", "as"}:
+            return Argument(numbered=count, pattern=_pattern(table.get("as", "{}")))
+        case {"field": str() as column} if len(table) == 1 and column:
+            return Argument(column=column)
+        case _:
+            message = f"no value can be chosen by {table!r}"
+            raise InvalidValue(message, hint=_HINT)
+
+
+def _weights(choices: object) -> dict[str, float]:
+    if isinstance(choices, list):
+        return dict.fromkeys(map(str, cast("list[object]", choices)), 1.0)
+    if not isinstance(choices, dict):
+        message = f"the choice is {choices!r}"
+        raise InvalidValue(message, hint=_HINT)
+    table = cast("dict[str, object]", choices)
+    weights: dict[str, float] = {}
+    for name, weight in table.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
+            message = f"the weight of {name!r} is {weight!r}"
+            raise InvalidValue(message, hint="numbers from 0")
+        weights[name] = float(weight)
+    if not sum(weights.values()):
+        message = "no choice has a weight above 0"
+        raise InvalidValue(message, hint=_HINT)
+    return weights
+
+
+def _pattern(text: object) -> str:
+    try:
+        cast("str", text).format(0)
+    except (AttributeError, LookupError, ValueError):
+        message = f"{text!r} does not say how to write a number"
+        raise InvalidValue(message, hint='as in "+1555{:07}"') from None
+    return cast("str", text)
+
+
+Drawn = Annotated[Argument, BeforeValidator(read_argument)]
+"""A field of a scenario that is the value of an argument."""

@@ -1,0 +1,178 @@
+"""The jobs of a scenario: when each arrives, when it is due, and its arguments."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from headway.core.errors import InvalidValue
+from headway.core.instant import parse_instant
+from headway.core.job import derived_id
+from headway.lab.argument import Argument
+from headway.lab.draws import Draws
+from headway.lab.scenario import ArrivalsTable, Scenario
+
+
+class Arrival(NamedTuple):
+    """One job that is going to be enqueued.
+
+    Attributes:
+        at: when it is enqueued, ms UTC.
+        due_at: when it is due, ms UTC.
+        id: the same for the same seed.
+        kind: of the job.
+        args: its arguments.
+        priority: None for the kind's.
+        cancel: it is cancelled as soon as it is enqueued.
+    """
+
+    at: int
+    due_at: int
+    id: str
+    kind: str
+    args: Mapping[str, object]
+    priority: int | None
+    cancel: bool
+
+
+class Arrivals:
+    """All jobs of a scenario, in the order in which they arrive.
+
+    Args:
+        scenario: whose.
+        folder: where its files lie.
+
+    Attributes:
+        refused: the rows of its files that are no jobs, each with its line and why.
+    """
+
+    def __init__(self, scenario: Scenario, folder: Path) -> None:
+        self.refused: list[str] = []
+        self._scenario = scenario
+        self._folder = folder
+        self._draws = Draws(scenario.seed)
+
+    def __iter__(self) -> Iterator[Arrival]:
+        """One after another; each is made only when it is asked for."""
+        sources = [
+            self._from_source(table.name or str(number), table)
+            for number, table in enumerate(self._scenario.arrivals)
+        ]
+        return heapq.merge(*sources, key=_when)
+
+    def _from_source(self, label: str, table: ArrivalsTable) -> Iterator[Arrival]:
+        start_at = self._scenario.start
+        if table.file is not None:
+            yield from self._from_file(label, table, self._folder / table.file)
+        elif table.backlog is not None:
+            for count in range(table.backlog):
+                yield self._made(label, count, table, start_at, start_at, {})
+        else:
+            for count, at in enumerate(_paced(self._scenario, label, table)):
+                yield self._made(label, count, table, at, at, {})
+
+    def _from_file(self, label: str, table: ArrivalsTable, path: Path) -> Iterator[Arrival]:
+        start_at = self._scenario.start
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                try:
+                    row = _row(line)
+                    if not _wanted(table, row):
+                        continue
+                    due_at = start_at if table.due is None else _due_at(table.due, row)
+                    # All rows are known when the day begins; each is due at its own moment.
+                    made = self._made(label, number, table, start_at, due_at, row)
+                except InvalidValue as error:
+                    self.refused.append(f"{path.name}, line {number}: {error.message}")
+                    continue
+                yield made
+
+    def _made(
+        self,
+        label: str,
+        count: int,
+        table: ArrivalsTable,
+        at: int,
+        due_at: int,
+        row: Mapping[str, object],
+    ) -> Arrival:
+        draws, purpose = self._draws, ("arrival", label, count)
+        args = {name: one.draw(draws, row, *purpose, name) for name, one in table.args.items()}
+        for name in table.fields:
+            args[name] = Argument(column=name).draw(draws, row)
+        return Arrival(
+            at=at,
+            due_at=due_at + table.due_after.draw(draws.unit(*purpose, "due"), args),
+            id=derived_id("headway.lab", self._scenario.seed, *purpose),
+            kind=table.kind,
+            args=args,
+            priority=table.priority,
+            cancel=table.cancel,
+        )
+
+
+def _paced(scenario: Scenario, label: str, table: ArrivalsTable) -> Iterator[int]:
+    """Arrivals at rates that change: where the sum of the rates passes the next mark."""
+    draws = Draws(scenario.seed)
+    marks = _marks(draws, label, even=table.pattern == "even")
+    mark, passed = next(marks), 0.0
+    steps = _steps(scenario, table)
+    ends = [at for at, _ in steps[1:]] + [scenario.start + (scenario.duration or 0)]
+    for (from_at, pace), to_at in zip(steps, ends, strict=True):
+        reached = passed + pace * max(0, to_at - from_at)
+        while mark < reached:
+            yield from_at + int((mark - passed) / pace)
+            mark = next(marks)
+        passed = reached
+
+
+def _marks(draws: Draws, label: str, *, even: bool) -> Iterator[float]:
+    mark, count = 0.0, 0
+    while True:
+        mark += 1.0 if even else -math.log(draws.unit("gap", label, count))
+        count += 1
+        yield mark
+
+
+def _steps(scenario: Scenario, table: ArrivalsTable) -> list[tuple[int, float]]:
+    start_at, end_at = scenario.start, scenario.start + (scenario.duration or 0)
+    if table.rate is not None:
+        return [(start_at, table.rate)]
+    told = [(one.at.resolve(start_at, scenario.tz), one.rate) for one in table.rates or ()]
+    known = [(min(max(at, start_at), end_at), rate) for at, rate in sorted(told)]
+    return [(start_at, 0.0), *known]
+
+
+def _when(arrival: Arrival) -> int:
+    return arrival.at
+
+
+def _row(line: str) -> Mapping[str, object]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        message = f"it is not JSON: {error}"
+        raise InvalidValue(message) from None
+    if not isinstance(row, dict):
+        message = "it is no JSON object"
+        raise InvalidValue(message)
+    return cast("dict[str, object]", row)
+
+
+def _wanted(table: ArrivalsTable, row: Mapping[str, object]) -> bool:
+    return all(row.get(name) is not None for name in table.present) and all(
+        row.get(name) is None for name in table.absent
+    )
+
+
+def _due_at(column: str, row: Mapping[str, object]) -> int:
+    if column not in row:
+        message = f"the row has no field {column!r}"
+        raise InvalidValue(message)
+    return parse_instant(row[column])

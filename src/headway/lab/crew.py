@@ -1,0 +1,123 @@
+"""The workers of a scenario: they come, work, go in good order, or die with all they hold."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+from headway.contract.store import Store
+from headway.lab.declared import declared_app
+from headway.lab.outside import Outside
+from headway.lab.scenario import KillMove, Scenario, WorkersTable
+from headway.lab.severed import Severed
+from headway.lab.virtual_timing import VirtualTiming
+from headway.runtime.worker.worker import Worker
+
+
+@dataclass(slots=True)
+class _Process:
+    """One worker process, alive."""
+
+    table: str
+    worker: Worker
+    store: Severed
+    task: asyncio.Task[None]
+
+
+class Crew:
+    """Keeps the workers of a scenario.
+
+    Args:
+        scenario: what is asked for.
+        outside: plays their handlers.
+        store: where they work.
+        timing: their clock.
+    """
+
+    def __init__(
+        self, scenario: Scenario, outside: Outside, store: Store, timing: VirtualTiming
+    ) -> None:
+        self._scenario = scenario
+        self._outside = outside
+        self._store = store
+        self._timing = timing
+        self._alive: list[_Process] = []
+        self._born = 0
+        self._failed: asyncio.Future[None] | None = None
+
+    async def work(self) -> None:
+        """Lets workers come and go as the tables say, until it is cancelled."""
+        self._failed = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for table in self._scenario.workers:
+                    group.create_task(self._shift(table))
+                group.create_task(self._watch())
+        finally:
+            for process in list(self._alive):
+                await self._end(process)
+
+    async def kill(self, move: KillMove) -> None:
+        """Kills some workers at once, and starts as many in their place after a while.
+
+        Args:
+            move: which, how many, and after what time.
+        """
+        table = next(one for one in self._scenario.workers if one.name == move.worker)
+        doomed = [one for one in self._alive if one.table == move.worker][: move.count]
+        for process in doomed:
+            await self._end(process)
+        if move.restart_after is not None:
+            await self._timing.pause(move.restart_after / 1000)
+            for _ in doomed:
+                self._start(table)
+
+    async def _watch(self) -> None:
+        assert self._failed is not None  # noqa: S101  (work() made it)
+        await self._failed
+
+    async def _shift(self, table: WorkersTable) -> None:
+        start_at, zone = self._scenario.start, self._scenario.tz
+        if table.starts is not None:
+            await self._sleep_until(table.starts.resolve(start_at, zone))
+        for _ in range(table.count):
+            self._start(table)
+        if table.stops is not None:
+            await self._sleep_until(table.stops.resolve(start_at, zone))
+            for process in [one for one in self._alive if one.table == table.name]:
+                process.worker.stop()
+
+    def _start(self, table: WorkersTable) -> None:
+        self._born += 1
+        store = Severed(self._store)
+        app = declared_app(self._scenario, self._outside, store, self._timing)
+        worker = app.worker(
+            lanes=dict(table.lanes),
+            concurrency=table.concurrency,
+            lease=timedelta(milliseconds=table.lease),
+            name=f"{table.name}-{self._born}",
+            timing=self._timing,
+            heartbeat="task",
+        )
+        task = asyncio.get_running_loop().create_task(worker.run())
+        process = _Process(table.name, worker, store, task)
+        self._alive.append(process)
+        task.add_done_callback(lambda done: self._gone(process, done))
+
+    async def _end(self, process: _Process) -> None:
+        # First the connection: what the worker would still say when it is cancelled is not heard.
+        process.store.cut()
+        process.task.cancel()
+        self._alive = [one for one in self._alive if one is not process]
+        await self._timing.pause(0)
+
+    def _gone(self, process: _Process, done: asyncio.Task[None]) -> None:
+        self._alive = [one for one in self._alive if one is not process]
+        error = None if done.cancelled() else done.exception()
+        if error is not None and self._failed is not None and not self._failed.done():
+            self._failed.set_exception(error)
+
+    async def _sleep_until(self, at: int) -> None:
+        begun = self._scenario.start + round(self._timing.monotonic() * 1000)
+        await self._timing.pause(max(0, at - begun) / 1000)

@@ -1,0 +1,250 @@
+"""How full the gates were: on average, at most, for how long, and over time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from headway.lab.history import History, Taking
+from headway.lab.rulebook import Rulebook, shows_open
+from headway.lab.scenario import HoursTable, PoolTable, Scenario
+
+POINTS = 240
+"""Into so many equal parts a plot divides the time."""
+_EACH = 12
+"""A template with more instances than these is told in one row."""
+_MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateUse:
+    """The use of one gate, or of all instances of a keyed one.
+
+    Attributes:
+        gate: its name; of a pool's member `pool/member`; of many instances their template.
+        kind: slots, rate, hours, pool, or implicit.
+        instances: how many gates the row stands for.
+        capacity: permits, or starts in a window; the largest in the time; None for no limit.
+        starts: how many passed it.
+        mean: permits out, or starts in the window, on average over the time and the instances.
+        peak: the most at once, of any instance.
+        full: the share of the time in which nothing more would have fitted.
+        shut: the share of the time in which it was closed, by its hours or by an operator.
+    """
+
+    gate: str
+    kind: str
+    instances: int
+    capacity: int | None
+    starts: int
+    mean: float | None
+    peak: int
+    full: float | None
+    shut: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """The use of one gate over time, in `POINTS` equal parts of it.
+
+    Attributes:
+        gate: its name.
+        mean: of each part.
+        peak: of each part.
+        capacity: at the end of each part; None for no limit.
+    """
+
+    gate: str
+    mean: tuple[float, ...]
+    peak: tuple[int, ...]
+    capacity: tuple[int | None, ...]
+
+
+class Meter:
+    """Measures the gates of one history.
+
+    Args:
+        history: what happened.
+        scenario: what the limits were.
+    """
+
+    def __init__(self, history: History, scenario: Scenario) -> None:
+        self.start_at, self.end_at = history.start_at, max(history.end_at, history.start_at + 1)
+        self._history = history
+        self._book = Rulebook(scenario, history.changes)
+        self._lanes = {f"lane:{name}" for name, lane in scenario.lanes.items() if lane.concurrency}
+        self._lanes |= {change.gate for change in history.changes}
+        self._by_gate = self._gathered()
+
+    def uses(self) -> list[GateUse]:
+        """One row a gate, in the order of the scenario; a pool is followed by its members."""
+        return [use for _, use, _ in self._rows()]
+
+    def curves(self) -> list[Curve]:
+        """Over time: each gate that has a row of its own and a limit, but no pool's members."""
+        return [
+            self._curve(use.gate, template, steps)
+            for template, use, steps in self._rows()
+            if use.instances == 1
+            and use.kind != "hours"
+            and "/" not in use.gate.removeprefix(template)
+        ]
+
+    def _gathered(self) -> dict[str, dict[str, list[Taking]]]:
+        found: defaultdict[str, defaultdict[str, list[Taking]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for taking in self._history.takings():
+            template = taking.template or taking.gate
+            if taking.template or taking.gate in self._lanes:
+                found[template][taking.gate].append(taking)
+        order = [*self._book.tables, *sorted(self._lanes)]
+        return {name: dict(sorted(found[name].items())) for name in order if name in found}
+
+    def _rows(self) -> Iterator[tuple[str, GateUse, list[tuple[int, int]]]]:
+        for template, gates in self._by_gate.items():
+            if len(gates) > _EACH:
+                yield template, self._many(template, gates), []
+                continue
+            for gate, takings in gates.items():
+                steps = self._steps(template, takings)
+                yield template, self._one(gate, template, takings, steps), steps
+                if isinstance(self._book.table(template), PoolTable):
+                    yield from self._members(gate, template, takings)
+
+    def _members(
+        self, gate: str, template: str, takings: list[Taking]
+    ) -> Iterator[tuple[str, GateUse, list[tuple[int, int]]]]:
+        table = self._book.table(template)
+        members = table.members if isinstance(table, PoolTable) else {}
+        for member in members:
+            own = [taking for taking in takings if taking.member == member]
+            steps = self._steps(template, own)
+            yield template, self._one(gate, template, own, steps, member=member), steps
+
+    def _steps(self, template: str, takings: Sequence[Taking]) -> list[tuple[int, int]]:
+        """Moments and how much is out from then on, the first at the start."""
+        window_ms = self._book.window_ms(template)
+        moves: defaultdict[int, int] = defaultdict(int)
+        moves[self.start_at] = 0
+        for taking in takings:
+            to_at = taking.to_at if window_ms is None else taking.from_at + window_ms
+            moves[taking.from_at] += taking.amount
+            moves[min(to_at, self.end_at)] -= taking.amount
+        used, steps = 0, list[tuple[int, int]]()
+        for at, change in sorted(moves.items(), key=itemgetter(0)):
+            used += change
+            steps.append((at, used))
+        return steps
+
+    def _one(
+        self,
+        gate: str,
+        template: str,
+        takings: list[Taking],
+        steps: list[tuple[int, int]],
+        *,
+        member: str = "",
+    ) -> GateUse:
+        kind = self._kind(template)
+        area = full_ms = 0
+        for (at, used), until in zip(steps, _ends(steps, self.end_at), strict=True):
+            area += used * (until - at)
+            most = self._capacity(gate, template, at, member)
+            full_ms += (until - at) * (most is not None and used >= most)
+        span_ms = self.end_at - self.start_at
+        name = f"{gate}/{member}" if member else gate
+        return GateUse(
+            gate=name,
+            kind="slots" if member else kind,
+            instances=1,
+            capacity=self._capacity(gate, template, self.end_at, member),
+            starts=len(takings),
+            mean=None if kind == "hours" else area / span_ms,
+            peak=max((used for _, used in steps), default=0),
+            full=None if kind == "hours" else full_ms / span_ms,
+            shut=self._shut(name, gate, template),
+        )
+
+    def _many(self, template: str, gates: dict[str, list[Taking]]) -> GateUse:
+        rows = [
+            self._one(gate, template, takings, self._steps(template, takings))
+            for gate, takings in gates.items()
+        ]
+        return GateUse(
+            gate=template,
+            kind=self._kind(template),
+            instances=len(rows),
+            capacity=rows[0].capacity,
+            starts=sum(row.starts for row in rows),
+            mean=sum(row.mean or 0 for row in rows) / len(rows),
+            peak=max(row.peak for row in rows),
+            full=sum(row.full or 0 for row in rows) / len(rows),
+            shut=sum(row.shut for row in rows) / len(rows),
+        )
+
+    def _curve(self, gate: str, template: str, steps: list[tuple[int, int]]) -> Curve:
+        edges = [
+            self.start_at + (self.end_at - self.start_at) * part // POINTS
+            for part in range(POINTS + 1)
+        ]
+        areas, peaks = [0.0] * POINTS, [0] * POINTS
+        for (at, used), until in zip(steps, _ends(steps, self.end_at), strict=True):
+            first = self._part(at)
+            for part in range(first, min(self._part(until), POINTS - 1) + 1):
+                width = min(until, edges[part + 1]) - max(at, edges[part])
+                areas[part] += used * max(0, width)
+                if width > 0:
+                    peaks[part] = max(peaks[part], used)
+        widths = [max(1, edges[part + 1] - edges[part]) for part in range(POINTS)]
+        return Curve(
+            gate=gate,
+            mean=tuple(area / width for area, width in zip(areas, widths, strict=True)),
+            peak=tuple(peaks),
+            capacity=tuple(self._capacity(gate, template, at, "") for at in edges[1:]),
+        )
+
+    def _part(self, at: int) -> int:
+        # One before the exact part: the edges are rounded down.
+        exact = (at - self.start_at) * POINTS // (self.end_at - self.start_at)
+        return max(0, min(POINTS - 1, exact))
+
+    def _kind(self, template: str) -> str:
+        table = self._book.tables.get(template)
+        return "implicit" if table is None else table.kind
+
+    def _capacity(self, gate: str, template: str, at: int, member: str) -> int | None:
+        table = self._book.table(template)
+        if not isinstance(table, PoolTable) or member:
+            return self._book.capacity(gate, template, at, member=member)
+        return sum(
+            self._book.capacity(gate, template, at, member=one) or 0 for one in table.members
+        )
+
+    def _shut(self, name: str, gate: str, template: str) -> float:
+        """The share of the minutes in which it was closed."""
+        table = self._book.table(template)
+        closings = [one for one in self._history.closings if one.gate in {name, gate}]
+        zone = self._zone(gate) if isinstance(table, HoursTable) else ""
+        if not closings and not zone:
+            return 0.0
+        minutes = range(self.start_at, self.end_at, _MINUTE_MS)
+        shut = sum(
+            any(one.from_at <= at < one.to_at for one in closings)
+            or (isinstance(table, HoursTable) and not shows_open(table, zone or table.tz, at))
+            for at in minutes
+        )
+        return shut / len(minutes)
+
+    def _zone(self, gate: str) -> str:
+        for job in self._history.jobs:
+            for use in job.gates:
+                if use.name == gate and use.zone:
+                    return use.zone
+        return ""
+
+
+def _ends(steps: list[tuple[int, int]], end_at: int) -> list[int]:
+    return [at for at, _ in steps[1:]] + [max(end_at, steps[-1][0])]

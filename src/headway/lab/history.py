@@ -1,0 +1,154 @@
+"""What happened: the record that is read from a store when all is over, or at any time before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headway.contract.store import Store
+from headway.contract.views import AuditQuery, Difference, JobsQuery, JobView, RunView
+
+FAR_AT = 2**62
+"""Where a run ends that has not ended."""
+
+
+class Taking(NamedTuple):
+    """A gate passed by one run: what it took there, and until when it kept it.
+
+    Attributes:
+        gate: the resolved name.
+        template: under which it is declared; "" for an implicit one.
+        member: chosen in a pool; else "".
+        amount: permits or starts.
+        from_at: when it was taken.
+        to_at: when it was given back; FAR_AT while it is kept. A start of a rate is not kept.
+        job: the holder.
+        run: the holder's run.
+    """
+
+    gate: str
+    template: str
+    member: str
+    amount: int
+    from_at: int
+    to_at: int
+    job: str
+    run: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Closed:
+    """A gate that somebody closed.
+
+    Attributes:
+        gate: its name.
+        from_at: from when.
+        to_at: until when; FAR_AT for good.
+    """
+
+    gate: str
+    from_at: int
+    to_at: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Changed:
+    """A capacity or limit that was changed.
+
+    Attributes:
+        gate: its name; of a pool's member `pool/member`.
+        at: when.
+        to: the new value.
+    """
+
+    gate: str
+    at: int
+    to: int
+
+
+@dataclass(slots=True, kw_only=True)
+class History:
+    """A stretch of time as it went.
+
+    Attributes:
+        start_at: its first instant.
+        end_at: when it was read.
+        sent: the ids of all jobs that were acknowledged.
+        jobs: as the store tells them, with their runs.
+        closings: what operators closed.
+        changes: what operators changed, in order.
+        differences: what the store's own audit found.
+        outside: what the outside world has to complain of.
+        refused: rows of files that are no jobs.
+    """
+
+    start_at: int
+    end_at: int = 0
+    sent: set[str] = field(default_factory=set[str])
+    jobs: list[JobView] = field(default_factory=list[JobView])
+    closings: list[Closed] = field(default_factory=list[Closed])
+    changes: list[Changed] = field(default_factory=list[Changed])
+    differences: tuple[Difference, ...] = ()
+    outside: list[str] = field(default_factory=list[str])
+    refused: list[str] = field(default_factory=list[str])
+
+    def runs(self) -> Iterator[tuple[JobView, RunView]]:
+        """Every run with its job."""
+        for job in self.jobs:
+            for run in job.runs:
+                yield job, run
+
+    def takings(self) -> Iterator[Taking]:
+        """Everything that was taken, in no order."""
+        for job, run in self.runs():
+            yield from takings_of(job, run)
+
+
+def takings_of(job: JobView, run: RunView) -> Iterator[Taking]:
+    """What one run took: of its gates, and of the implicit ones that every handler stands in."""
+    ended_at = FAR_AT if run.ended_at is None else run.ended_at
+    handed_at = ended_at if run.handed_at is None else min(run.handed_at, ended_at)
+    for use in job.gates:
+        until = handed_at if use.hold == "run" else ended_at
+        member = run.permits.get(use.name, "")
+        yield Taking(
+            use.name, use.template, member, use.amount, run.claimed_at, until, job.id, run.run
+        )
+    for gate in implicit_gates(job):
+        yield Taking(gate, "", "", 1, run.claimed_at, handed_at, job.id, run.run)
+
+
+def implicit_gates(job: JobView) -> tuple[str, ...]:
+    """The gates that apply to a job unasked."""
+    return ("all", f"lane:{job.lane}", f"tenant:{job.tenant}", f"kind:{job.kind}")
+
+
+async def read_into(history: History, store: Store) -> None:
+    """Adds what a store knows: its jobs with their runs, and what its audit finds.
+
+    Args:
+        history: whose `jobs` and `differences` are replaced.
+        store: to be read.
+    """
+    history.jobs = [job async for job in _all_jobs(store)]
+    found: list[Difference] = []
+    cursor: str | None = None
+    while True:
+        audit = await store.read(AuditQuery(cursor=cursor))
+        found.extend(audit.differences)
+        cursor = audit.cursor
+        if cursor is None:
+            break
+    history.differences = tuple(found)
+
+
+async def _all_jobs(store: Store) -> AsyncIterator[JobView]:
+    cursor: str | None = None
+    while True:
+        page = await store.read(JobsQuery(runs=True, cursor=cursor, limit=1000))
+        for job in page.rows:
+            yield job
+        cursor = page.cursor
+        if cursor is None:
+            return

@@ -1,0 +1,194 @@
+"""Shows from a history alone whether the engine kept its promises.
+
+It knows the limits from the scenario and what happened from the record, and decides nothing by the
+engine's own rules: permits are counted again, windows are slid again, wall clocks are read again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from headway.lab.history import FAR_AT, History, Taking, implicit_gates
+from headway.lab.rulebook import Rulebook, shows_open
+from headway.lab.scenario import HoursTable, PoolTable, RateTable, Scenario
+
+FINAL = frozenset({"succeeded", "dead", "cancelled"})
+
+
+class Violation(NamedTuple):
+    """One thing that must not be: which rule it breaks, and where."""
+
+    rule: str
+    where: str
+
+
+def check(history: History, scenario: Scenario) -> list[Violation]:
+    """All violations of a history, in the order of the rules.
+
+    Args:
+        history: what happened.
+        scenario: what the limits were.
+
+    Returns:
+        Nothing, if the engine kept its promises.
+    """
+    book = Rulebook(scenario, history.changes)
+    return [violation for rule in RULES for violation in rule(history, book)]
+
+
+def permits_stay_within_capacity(history: History, book: Rulebook) -> Iterator[Violation]:
+    """Nothing is taken where the capacity of that moment has no room."""
+    held: defaultdict[tuple[str, str], list[Taking]] = defaultdict(list)
+    for taking in history.takings():
+        table = book.table(taking.template)
+        if not isinstance(table, RateTable | HoursTable):
+            held[taking.gate, taking.member].append(taking)
+    for (gate, member), takings in held.items():
+        template = takings[0].template
+        if isinstance(book.table(template), PoolTable) and not member:
+            yield Violation("permits", f"{takings[0].job}: no member of {gate} is on its run")
+            continue
+        used = 0
+        for at, change, taking in _moves(takings):
+            used += change
+            if change < 0:
+                continue
+            most = book.capacity(gate, template, at, member=member)
+            if most is not None and used > most:
+                name = f"{gate}/{member}" if member else gate
+                where = f"{name}: {used} of {most} are out at {at} with job {taking.job}"
+                yield Violation("permits", where)
+
+
+def _moves(takings: list[Taking]) -> list[tuple[int, int, Taking]]:
+    moves = [(one.from_at, one.amount, one) for one in takings if one.to_at > one.from_at]
+    moves += [(one.to_at, -one.amount, one) for one in takings if one.from_at < one.to_at < FAR_AT]
+    # What is given back at a moment has been given back before somebody else takes it.
+    return sorted(moves, key=lambda move: (move[0], move[1] > 0))
+
+
+def rates_hold_in_every_window(history: History, book: Rulebook) -> Iterator[Violation]:
+    """In no window, wherever it begins, are there more starts than the limit."""
+    starts: defaultdict[tuple[str, str], list[Taking]] = defaultdict(list)
+    for taking in history.takings():
+        if isinstance(book.table(taking.template), RateTable):
+            starts[taking.gate, taking.template].append(taking)
+    for (gate, template), takings in starts.items():
+        window_ms = book.window_ms(template) or 0
+        takings.sort(key=lambda one: one.from_at)
+        first = within = 0
+        for taking in takings:
+            within += taking.amount
+            while takings[first].from_at <= taking.from_at - window_ms:
+                within -= takings[first].amount
+                first += 1
+            most = book.capacity(gate, template, taking.from_at)
+            if most is not None and within > most:
+                where = f"{gate}: {within} starts in {window_ms} ms, of {most}, at {taking.from_at}"
+                yield Violation("rate", where)
+
+
+def hours_are_kept(history: History, book: Rulebook) -> Iterator[Violation]:
+    """Nothing starts while the clock on the wall shows a closed time."""
+    for job, run in history.runs():
+        for use in job.gates:
+            table = book.table(use.template)
+            if not isinstance(table, HoursTable):
+                continue
+            if not shows_open(table, use.zone or table.tz, run.claimed_at):
+                where = (
+                    f"{use.name}: job {job.id} started at {run.claimed_at}, outside {table.open}"
+                )
+                yield Violation("hours", where)
+
+
+def closed_gates_let_nothing_pass(history: History, _: Rulebook) -> Iterator[Violation]:
+    """Nothing starts behind a gate that somebody closed, between closing and opening."""
+    closings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for closing in history.closings:
+        closings[closing.gate].append((closing.from_at, closing.to_at))
+    if not closings:
+        return
+    for job, run in history.runs():
+        names = [*implicit_gates(job), *(use.name for use in job.gates)]
+        names += [f"{gate}/{member}" for gate, member in run.permits.items() if member]
+        for name in names:
+            for from_at, to_at in closings.get(name, ()):
+                if from_at < run.claimed_at < to_at:
+                    where = f"job {job.id} started at {run.claimed_at} behind {name}"
+                    yield Violation("closed", where)
+
+
+def a_job_has_one_live_run(history: History, _: Rulebook) -> Iterator[Violation]:
+    """Runs of one job follow each other, numbered upwards, and none overlaps the next."""
+    for job in history.jobs:
+        runs = sorted(job.runs, key=lambda run: run.run)
+        for before, after in pairwise(runs):
+            if before.run == after.run:
+                yield Violation("one run", f"job {job.id} has run {before.run} twice")
+            elif before.ended_at is None or before.ended_at > after.claimed_at:
+                where = f"job {job.id}: run {after.run} began before run {before.run} had ended"
+                yield Violation("one run", where)
+
+
+def nothing_starts_early(history: History, _: Rulebook) -> Iterator[Violation]:
+    """No run begins before the moment at which it was due."""
+    for job, run in history.runs():
+        if run.claimed_at < run.due_at:
+            where = f"job {job.id} started {run.due_at - run.claimed_at} ms before it was due"
+            yield Violation("too early", where)
+
+
+def counts_are_conserved(history: History, _: Rulebook) -> Iterator[Violation]:
+    """Each job that was acknowledged is there once, and none that was not."""
+    there = Counter(job.id for job in history.jobs)
+    for lost in sorted(history.sent - there.keys()):
+        yield Violation("lost", f"job {lost} was acknowledged and is not there")
+    for job in history.jobs:
+        if there[job.id] > 1:
+            yield Violation("doubled", f"job {job.id} is there {there[job.id]} times")
+        if job.id not in history.sent and not job.kind.endswith(".reconcile"):
+            yield Violation("from nowhere", f"job {job.id} of kind {job.kind} was never sent")
+
+
+def ends_are_ends(history: History, _: Rulebook) -> Iterator[Violation]:
+    """A final job has no live run, and one that succeeded has exactly one success, its last run."""
+    for job in history.jobs:
+        if job.state not in FINAL:
+            continue
+        live = [run.run for run in job.runs if run.ended_at is None]
+        if live:
+            yield Violation("end", f"job {job.id} is {job.state} and run {live[0]} still lives")
+        won = [run.run for run in job.runs if run.outcome == "succeeded"]
+        if job.state == "succeeded" and won != [job.run]:
+            where = f"job {job.id} succeeded in runs {won} of {[run.run for run in job.runs]}"
+            yield Violation("end", where)
+
+
+def the_store_adds_up(history: History, _: Rulebook) -> Iterator[Violation]:
+    """The store's own audit finds nothing."""
+    for difference in history.differences:
+        yield Violation("audit", f"{difference.where}: {difference.what}")
+
+
+def nobody_outside_complains(history: History, _: Rulebook) -> Iterator[Violation]:
+    """The outside world saw no work begun twice and no line overbooked."""
+    for complaint in history.outside:
+        yield Violation("outside", complaint)
+
+
+RULES: tuple[Callable[[History, Rulebook], Iterator[Violation]], ...] = (
+    permits_stay_within_capacity,
+    rates_hold_in_every_window,
+    hours_are_kept,
+    closed_gates_let_nothing_pass,
+    a_job_has_one_live_run,
+    nothing_starts_early,
+    counts_are_conserved,
+    ends_are_ends,
+    the_store_adds_up,
+    nobody_outside_complains,
+)

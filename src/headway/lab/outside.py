@@ -1,0 +1,184 @@
+"""The world outside of a scenario: what handlers do, what becomes of it, and who tells."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from typing import Any
+
+from headway.contract.signals import Decided, Heard, Signal
+from headway.contract.store import Store
+from headway.lab.carrier import Carrier, Fate, Webhook
+from headway.lab.draws import Draws
+from headway.lab.scenario import HandOverTable, KindTable, OutcomeTable, PoolTable, Scenario
+from headway.runtime.answers import Dead, Ended, Retry, Running, Snooze, Unknown
+from headway.runtime.awaited import Awaited
+from headway.runtime.job import Job
+from headway.runtime.timing import Timing
+
+_SUCCESS = {"succeeded": OutcomeTable(share=1.0)}
+_DECIDED = {"succeed": Decided.SUCCEEDED, "retry": Decided.RETRY, "die": Decided.DEAD}
+
+Handler = Callable[..., Coroutine[Any, Any, object]]
+
+
+class Outside:
+    """Plays the outside world of a scenario.
+
+    Args:
+        scenario: what is asked for.
+        store: where signals are told; as a provider's webhook would, past every worker.
+        timing: how handlers pass their time.
+
+    Attributes:
+        carrier: carries what was handed over.
+        fates: attempts by (kind, outcome), and signals lost, late, repeated and in vain.
+    """
+
+    def __init__(self, scenario: Scenario, store: Store, timing: Timing) -> None:
+        self.fates: Counter[tuple[str, str]] = Counter()
+        self._scenario = scenario
+        self._store = store
+        self._timing = timing
+        self._draws = Draws(scenario.seed)
+        self._kinds: dict[str, str] = {}
+        self.carrier = Carrier(channels=_channels(scenario), deliver=self._deliver)
+
+    def handler(self, kind: str, arguments: list[str]) -> Handler:
+        """The handler of a kind.
+
+        Args:
+            kind: of the scenario.
+            arguments: their names.
+
+        Returns:
+            An async function that takes the job and these arguments by name.
+        """
+        table = self._scenario.kinds[kind]
+
+        async def handle(job: Job, **args: object) -> object:
+            service_ms = table.service.draw(self._unit(kind, job, "service"), args)
+            if service_ms:
+                await self._timing.pause(service_ms / 1000)
+            word, outcome = self._outcome(kind, table, job.id, job.run)
+            if table.hand_over is None:
+                self.fates[kind, word] += 1
+                return _conclude(word, outcome)
+            await job.hand_over(job.ref, timeout=timedelta(milliseconds=table.hand_over.timeout))
+            self.fates[kind, word] += 1
+            self._begin(kind, table.hand_over, job, args)
+            return None
+
+        signature = [
+            inspect.Parameter("job", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Job)
+        ]
+        signature += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
+            for name in arguments
+        ]
+        handle.__signature__ = inspect.Signature(signature)  # pyright: ignore[reportFunctionMemberAccess]  (what inspect.signature looks for)
+        handle.__annotations__ = {"job": Job, **dict.fromkeys(arguments, Any)}
+        return handle
+
+    async def ask(self, awaited: Awaited) -> Running | Ended | Unknown:
+        """What the carrier answers when it is asked about a job that awaits too long."""
+        match self.carrier.status(awaited.ref):
+            case "unknown":
+                return Unknown()
+            case "ended":
+                word, outcome = self._outcome(
+                    awaited.kind,
+                    self._scenario.kinds[awaited.kind],
+                    awaited.id,
+                    awaited.run,
+                )
+                self.fates[awaited.kind, "told when asked"] += 1
+                return Ended(final=_DECIDED[outcome.then].value, reason=word)  # pyright: ignore[reportArgumentType]  (one of the three words)
+            case _:
+                self.fates[awaited.kind, "still running when asked"] += 1
+                return Running(timedelta(minutes=5))
+
+    def _begin(
+        self, kind: str, hand_over: HandOverTable, job: Job, args: Mapping[str, object]
+    ) -> None:
+        _, outcome = self._outcome(kind, self._scenario.kinds[kind], job.id, job.run)
+        length = outcome.length or hand_over.length
+        lost = self._unit(kind, job, "lost") < hand_over.lost
+        late_ms = 0
+        if self._unit(kind, job, "late") < hand_over.late:
+            late_ms = hand_over.late_by.draw(self._unit(kind, job, "late by"), args)
+        twice = not lost and self._unit(kind, job, "twice") < hand_over.duplicate
+        for word, happens in (("lost", lost), ("late", late_ms and not lost), ("twice", twice)):
+            if happens:
+                self.fates[kind, f"signal {word}"] += 1
+        self._kinds[job.ref] = kind
+        self.carrier.dial(
+            job.ref,
+            line=self._line(job),
+            to=job.subject or "",
+            fate=Fate(
+                outcome=kind,
+                talk_ms=length.draw(self._unit(kind, job, "length"), args),
+                lost=lost,
+                late_ms=late_ms,
+                twice=twice,
+            ),
+        )
+
+    def _line(self, job: Job) -> str:
+        """The pool's member under the call: only what is held until the end carries it."""
+        for use in self._scenario.kinds[job.kind].gates:
+            member = job.permits.get(use.gate, "")
+            if member and use.hold == "settled":
+                return f"{use.gate}/{member}"
+        return ""
+
+    async def _deliver(self, webhook: Webhook) -> None:
+        ref = webhook.call.ref
+        kind = self._kinds[ref]
+        job, _, run = ref.rpartition(":")
+        word, outcome = self._outcome(kind, self._scenario.kinds[kind], job, int(run))
+        reply = await self._store.signal(
+            Signal(
+                key=ref,
+                event=webhook.event,
+                decided=_DECIDED[outcome.then],
+                after_ms=outcome.after,
+                reason=word,
+            )
+        )
+        if reply.answer is Heard.LATE:
+            self.fates[kind, "signal in vain"] += 1
+
+    def _outcome(self, kind: str, table: KindTable, job: str, run: int) -> tuple[str, OutcomeTable]:
+        outcomes = table.outcomes or _SUCCESS
+        weights = {word: outcome.share for word, outcome in outcomes.items()}
+        word = self._draws.choose(weights, "outcome", kind, job, run)
+        return word, outcomes[word]
+
+    def _unit(self, kind: str, job: Job, what: str) -> float:
+        return self._draws.unit(what, kind, job.id, job.run)
+
+
+def _channels(scenario: Scenario) -> dict[str, int]:
+    return {
+        f"{name}/{member}": capacity
+        for name, table in scenario.gates.items()
+        if isinstance(table, PoolTable)
+        for member, capacity in table.members.items()
+    }
+
+
+def _conclude(word: str, outcome: OutcomeTable) -> object:
+    after = None if outcome.after is None else timedelta(milliseconds=outcome.after)
+    match outcome.then:
+        case "succeed":
+            return None
+        case "retry":
+            raise Retry(word, after=after)
+        case "die":
+            raise Dead(word)
+        case "snooze":
+            return Snooze(after=after or timedelta(minutes=1))

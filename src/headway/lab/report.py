@@ -1,0 +1,238 @@
+"""What a simulated stretch of time comes to, in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headway.contract.views import JobView
+from headway.core.instant import format_instant
+from headway.lab.gate_use import Curve, GateUse, Meter
+from headway.lab.history import History
+from headway.lab.invariants import FINAL, Violation
+from headway.lab.scenario import Scenario
+
+_HOUR_MS = 3_600_000
+_BINS = 40
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KindCounts:
+    """The jobs of one kind.
+
+    Attributes:
+        runs: starts, repeated ones included.
+        outcomes: what became of the attempts, in the words of the scenario.
+    """
+
+    kind: str
+    jobs: int
+    succeeded: int
+    dead: int
+    cancelled: int
+    unfinished: int
+    runs: int
+    outcomes: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Percentiles:
+    """A spread of waits, in ms: of so many, half, nine in ten, 99 in 100 and all took no longer."""
+
+    count: int
+    p50: int
+    p90: int
+    p99: int
+    most: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waits:
+    """How long the runs of one kind waited from due to start.
+
+    Attributes:
+        total: the whole of it.
+        eligible: the part in which every gate was open.
+        behind: the part behind gates.
+    """
+
+    kind: str
+    total: Percentiles
+    eligible: Percentiles
+    behind: Percentiles
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitShape:
+    """How the waits of one kind are spread, for a plot.
+
+    Attributes:
+        edges: of the bins, in ms, one more than bins.
+        counts: in each bin.
+    """
+
+    kind: str
+    edges: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaneStarts:
+    """The starts of one lane, in all and by the hour."""
+
+    lane: str
+    starts: int
+    mean_per_hour: float
+    most_per_hour: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """One scenario, simulated.
+
+    Attributes:
+        name: of the scenario or the what-if.
+        seed: of all that was random.
+        start_at: ms UTC.
+        end_at: ms UTC.
+        start: the same for people, by the clock of the scenario.
+        end: likewise.
+        tz: the clock's zone.
+        jobs: how many were enqueued.
+        unfinished: how many of them are not final.
+        last_final_at: when the last one ended; None if none did.
+        kinds: by name.
+        waits: by kind.
+        lanes: by name.
+        gates: their use.
+        refused: rows of files that are no jobs.
+        violations: promises that were broken: none, unless there is a bug.
+        curves: for plots.
+        shapes: for plots.
+    """
+
+    name: str
+    seed: int
+    start_at: int
+    end_at: int
+    start: str
+    end: str
+    tz: str
+    jobs: int
+    unfinished: int
+    last_final_at: int | None
+    kinds: tuple[KindCounts, ...]
+    waits: tuple[Waits, ...]
+    lanes: tuple[LaneStarts, ...]
+    gates: tuple[GateUse, ...]
+    refused: tuple[str, ...]
+    violations: tuple[Violation, ...]
+    curves: tuple[Curve, ...]
+    shapes: tuple[WaitShape, ...]
+
+
+def report(
+    scenario: Scenario,
+    history: History,
+    fates: Mapping[tuple[str, str], int],
+    violations: Sequence[Violation],
+) -> Report:
+    """Puts a history into numbers.
+
+    Args:
+        scenario: what was asked for.
+        history: what happened.
+        fates: how many attempts of a kind had an outcome, by (kind, outcome).
+        violations: what the checker found.
+
+    Returns:
+        The numbers.
+    """
+    meter = Meter(history, scenario)
+    ends = [job.finished_at for job in history.jobs if job.finished_at is not None]
+    by_kind: defaultdict[str, list[JobView]] = defaultdict(list)
+    for job in history.jobs:
+        by_kind[job.kind].append(job)
+    kinds = dict(sorted(by_kind.items()))
+    return Report(
+        name=scenario.name,
+        seed=scenario.seed,
+        start_at=history.start_at,
+        end_at=history.end_at,
+        start=format_instant(history.start_at, scenario.tz),
+        end=format_instant(history.end_at, scenario.tz),
+        tz=scenario.tz,
+        jobs=len(history.jobs),
+        unfinished=sum(job.state not in FINAL for job in history.jobs),
+        last_final_at=max(ends, default=None),
+        kinds=tuple(_counts(kind, jobs, fates) for kind, jobs in kinds.items()),
+        waits=tuple(_waits(kind, jobs) for kind, jobs in kinds.items()),
+        lanes=_lanes(history),
+        gates=tuple(meter.uses()),
+        refused=tuple(history.refused),
+        violations=tuple(violations),
+        curves=tuple(meter.curves()),
+        shapes=tuple(_shape(kind, jobs) for kind, jobs in kinds.items()),
+    )
+
+
+def percentiles(values: list[int]) -> Percentiles:
+    """The nearest-rank percentiles of some spans; all 0 of none."""
+    ranked = sorted(values)
+
+    def at(share: int) -> int:
+        return ranked[max(0, -(-len(ranked) * share // 100) - 1)] if ranked else 0
+
+    return Percentiles(count=len(ranked), p50=at(50), p90=at(90), p99=at(99), most=at(100))
+
+
+def _counts(kind: str, jobs: list[JobView], fates: Mapping[tuple[str, str], int]) -> KindCounts:
+    states = Counter(str(job.state) for job in jobs)
+    return KindCounts(
+        kind=kind,
+        jobs=len(jobs),
+        succeeded=states["succeeded"],
+        dead=states["dead"],
+        cancelled=states["cancelled"],
+        unfinished=sum(count for state, count in states.items() if state not in FINAL),
+        runs=sum(len(job.runs) for job in jobs),
+        outcomes={name: n for (of, name), n in sorted(fates.items()) if of == kind},
+    )
+
+
+def _waits(kind: str, jobs: list[JobView]) -> Waits:
+    runs = [run for job in jobs for run in job.runs]
+    return Waits(
+        kind=kind,
+        total=percentiles([run.claimed_at - run.due_at for run in runs]),
+        eligible=percentiles([run.claimed_at - run.due_at - run.blocked_ms for run in runs]),
+        behind=percentiles([run.blocked_ms for run in runs]),
+    )
+
+
+def _shape(kind: str, jobs: list[JobView]) -> WaitShape:
+    waits = [run.claimed_at - run.due_at for job in jobs for run in job.runs]
+    width = max(1, -(-(max(waits, default=0) + 1) // _BINS))
+    counts = Counter(wait // width for wait in waits)
+    return WaitShape(
+        kind=kind,
+        edges=tuple(width * edge for edge in range(_BINS + 1)),
+        counts=tuple(counts[place] for place in range(_BINS)),
+    )
+
+
+def _lanes(history: History) -> tuple[LaneStarts, ...]:
+    hours: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for job, run in history.runs():
+        hours[job.lane][(run.claimed_at - history.start_at) // _HOUR_MS] += 1
+    span = max(history.end_at - history.start_at, 1) / _HOUR_MS
+    return tuple(
+        LaneStarts(
+            lane=lane,
+            starts=starts.total(),
+            mean_per_hour=starts.total() / span,
+            most_per_hour=max(starts.values()),
+        )
+        for lane, starts in sorted(hours.items())
+    )

@@ -1,0 +1,66 @@
+"""`headway simulate`: a scenario and its what-ifs, played, checked and put into numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from headway.lab.invariants import check
+from headway.lab.play import Progress, play
+from headway.lab.report import Report, report
+from headway.lab.scenario_file import read_scenario
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Simulation:
+    """What came of a scenario file.
+
+    Attributes:
+        reports: the base first, then each what-if.
+    """
+
+    reports: tuple[Report, ...]
+
+    @property
+    def violated(self) -> bool:
+        """Whether any promise was broken in any of them."""
+        return any(report.violations for report in self.reports)
+
+
+def simulate(
+    path: Path, *, seed: int | None = None, progress: Progress | None = None
+) -> Simulation:
+    """Plays a scenario file on virtual time, and checks what happened.
+
+    Args:
+        path: a TOML file; the files that it names lie beside it.
+        seed: instead of the file's.
+        progress: told the name of the scenario at hand and the share of it that is done.
+
+    Returns:
+        The same for the same file and seed, always.
+
+    Raises:
+        InvalidValue: the file cannot be read, or the engine refuses what it asks for.
+    """
+    file = read_scenario(path, seed=seed)
+    reports: list[Report] = []
+    for scenario in file.scenarios:
+        played = play(scenario, path.parent, progress=progress)
+        violations = check(played.history, scenario)
+        reports.append(report(scenario, played.history, played.fates, violations))
+    return Simulation(reports=tuple(reports))
+
+
+def as_json(simulation: Simulation) -> bytes:
+    """All numbers of a simulation as one JSON document, those of the plots included.
+
+    Args:
+        simulation: what came of it.
+
+    Returns:
+        `{"reports": [...]}`, UTF-8, without a line break at the end.
+    """
+    return msgspec.json.encode(simulation)

@@ -1,0 +1,165 @@
+"""A report as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headway.core.duration import format_duration
+from headway.core.instant import format_instant
+from headway.lab.report import Percentiles, Report
+
+_SHOWN = 20
+"""More violations than these are only counted."""
+
+
+def show(console: Console, reports: Sequence[Report]) -> None:
+    """Prints every report, and a comparison if there are several.
+
+    Args:
+        console: where.
+        reports: the base first.
+    """
+    for report in reports:
+        console.print(as_tables(report))
+    if len(reports) > 1:
+        console.print(comparison(reports))
+
+
+def as_tables(report: Report) -> RenderableType:
+    """One report."""
+    return Group(*_parts(report))
+
+
+def _parts(report: Report) -> Iterator[RenderableType]:
+    title = f"{report.name}: {report.start} to {report.end}, seed {report.seed}"
+    yield Text(f"\n{title}", style="bold")
+    yield Text(_summary(report))
+    yield _kinds(report)
+    yield _waits(report)
+    yield _lanes(report)
+    if report.gates:
+        yield _gates(report)
+    for line in _first(report.refused, "rows"):
+        yield Text(f"refused: {line}", style="yellow")
+    if not report.violations:
+        yield Text("no violation found", style="green")
+    for line in _first([f"{rule}: {where}" for rule, where in report.violations], "violations"):
+        yield Text(f"violation: {line}", style="bold red")
+
+
+def _summary(report: Report) -> str:
+    last = "none of them ended"
+    if report.last_final_at is not None:
+        last = f"the last end was at {format_instant(report.last_final_at, report.tz)}"
+    return f"{report.jobs:,} jobs, {report.unfinished:,} of them unfinished; {last}"
+
+
+def _first(lines: Sequence[str], what: str) -> list[str]:
+    more = [f"… and {len(lines) - _SHOWN} more {what}"] if len(lines) > _SHOWN else []
+    return [*lines[:_SHOWN], *more]
+
+
+def _table(title: str, first: str, *others: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _kinds(report: Report) -> Table:
+    heads = ("jobs", "succeeded", "dead", "cancelled", "unfinished", "starts")
+    table = _table("Jobs", "kind", *heads)
+    table.add_column("what became of attempts", overflow="fold")
+    for row in report.kinds:
+        counts = (row.jobs, row.succeeded, row.dead, row.cancelled, row.unfinished, row.runs)
+        told = ", ".join(f"{name} {count:,}" for name, count in row.outcomes.items())
+        table.add_row(Text(row.kind), *(f"{count:,}" for count in counts), Text(told))
+    return table
+
+
+def _waits(report: Report) -> Table:
+    table = _table("Waits, from due to start", "kind", "", "starts", "p50", "p90", "p99", "most")
+    for row in report.waits:
+        for name, spread in (
+            ("all", row.total),
+            ("eligible", row.eligible),
+            ("behind gates", row.behind),
+        ):
+            kind, count = (row.kind, f"{spread.count:,}") if name == "all" else ("", "")
+            table.add_row(Text(kind), name, count, *_spans(spread))
+    return table
+
+
+def _spans(spread: Percentiles) -> list[str]:
+    return [format_duration(ms) for ms in (spread.p50, spread.p90, spread.p99, spread.most)]
+
+
+def _lanes(report: Report) -> Table:
+    table = _table("Starts", "lane", "starts", "an hour", "most in an hour")
+    for row in report.lanes:
+        table.add_row(
+            Text(row.lane), f"{row.starts:,}", f"{row.mean_per_hour:,.1f}", f"{row.most_per_hour:,}"
+        )
+    return table
+
+
+def _gates(report: Report) -> Table:
+    heads = ("kind", "limit", "starts", "mean use", "peak", "full", "closed")
+    table = _table("Gates", "gate", *heads)
+    for row in report.gates:
+        name = row.gate if row.instances == 1 else f"{row.gate} (each of {row.instances:,})"
+        table.add_row(
+            Text(name),
+            row.kind,
+            "" if row.capacity is None else f"{row.capacity:,}",
+            f"{row.starts:,}",
+            "" if row.mean is None else f"{row.mean:,.2f}",
+            "" if row.mean is None else f"{row.peak:,}",
+            "" if row.full is None else f"{row.full:.1%}",
+            f"{row.shut:.1%}" if row.shut else "",
+        )
+    return table
+
+
+def comparison(reports: Sequence[Report]) -> Table:
+    """The reports side by side, the base first.
+
+    Args:
+        reports: of the same scenario and its what-ifs.
+
+    Returns:
+        A column for each report.
+    """
+    table = _table("What if", "", *(report.name for report in reports))
+    for name, cells in _compared(reports):
+        table.add_row(Text(name), *cells)
+    return table
+
+
+def _compared(reports: Sequence[Report]) -> Iterator[tuple[str, list[str]]]:
+    yield "jobs", [f"{one.jobs:,}" for one in reports]
+    yield "succeeded", [f"{sum(row.succeeded for row in one.kinds):,}" for one in reports]
+    yield "dead", [f"{sum(row.dead for row in one.kinds):,}" for one in reports]
+    yield "unfinished", [f"{one.unfinished:,}" for one in reports]
+    yield "last end after the start", [_last(one) for one in reports]
+    for kind in dict.fromkeys(row.kind for one in reports for row in one.waits):
+        found = [{row.kind: row.total for row in one.waits}.get(kind) for one in reports]
+        for label, read in (("p50", 0), ("p90", 1), ("p99", 2), ("most", 3)):
+            yield f"{kind}: wait {label}", ["" if s is None else _spans(s)[read] for s in found]
+    for gate in dict.fromkeys(row.gate for one in reports for row in one.gates):
+        uses = [{row.gate: row for row in one.gates}.get(gate) for one in reports]
+        if any(use is not None and use.capacity is not None for use in uses):
+            yield f"{gate}: mean use", ["" if u is None else f"{u.mean or 0:,.2f}" for u in uses]
+            yield f"{gate}: full", ["" if u is None else f"{u.full or 0:.1%}" for u in uses]
+    yield "violations", [f"{len(one.violations):,}" for one in reports]
+
+
+def _last(report: Report) -> str:
+    if report.last_final_at is None:
+        return ""
+    return format_duration(report.last_final_at - report.start_at)

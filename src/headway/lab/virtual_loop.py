@@ -1,0 +1,95 @@
+"""Virtual time: an event loop whose clock jumps to the next timer as soon as nothing runs.
+
+A pause of an hour takes no time, and the order of events depends on nothing outside. Nothing on
+such a loop may wait for the real world: there are no threads, sockets or processes on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, TypeVar
+
+from headway.core.errors import InvariantBroken
+
+Result = TypeVar("Result")
+
+# Floats of seconds miss whole milliseconds by far less than this.
+_NOISE_MS = 1e-3
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on which time passes only while everything waits.
+
+    Args:
+        start_at: the instant at which it begins, ms UTC.
+    """
+
+    def __init__(self, start_at: int) -> None:
+        self.start_at = start_at
+        self.passed_ms = 0
+        super().__init__(_Leap(self))
+        self._clock_resolution = _NOISE_MS / 1000
+
+    def time(self) -> float:
+        """Seconds that have passed, in whole milliseconds."""
+        return self.passed_ms / 1000
+
+    def clock(self) -> int:
+        """The instant now, in ms UTC: the clock that a store is given."""
+        return self.start_at + self.passed_ms
+
+    def run_in_executor(self, executor: object, func: object, *args: object) -> NoReturn:
+        """Refuses: a thread's work takes real time, which is none here.
+
+        Raises:
+            InvariantBroken: always.
+        """
+        del executor, args
+        message = f"{func!r} was given to a thread, where virtual time does not pass"
+        raise InvariantBroken(message, hint="only async code can be simulated")
+
+
+class _Leap(selectors.DefaultSelector):
+    """Where a loop would sleep, it moves the loop's time on instead."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            message = "everything waits for something that can no longer happen"
+            raise InvariantBroken(message, hint="some event is never set")
+        if timeout > 0:
+            # Up to a whole millisecond: a timer never fires before its time.
+            self._loop.passed_ms += math.ceil(timeout * 1000 - _NOISE_MS)
+        return []
+
+
+def run_virtually(
+    main: Callable[[VirtualLoop], Coroutine[Any, Any, Result]], start_at: int
+) -> Result:
+    """Runs a coroutine to its end in virtual time.
+
+    Args:
+        main: is given the loop that it runs on.
+        start_at: the instant at which it begins, ms UTC.
+
+    Returns:
+        What the coroutine returned.
+
+    Raises:
+        InvariantBroken: everything waited for something that could no longer happen.
+    """
+    made: list[VirtualLoop] = []
+
+    def make() -> VirtualLoop:
+        made.append(VirtualLoop(start_at))
+        return made[0]
+
+    with asyncio.Runner(loop_factory=make) as runner:
+        runner.get_loop()
+        return runner.run(main(made[0]))

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headway.core.errors import InvalidValue
+from headway.lab.scenario_file import read_scenario
+
+GOOD = """
+seed = 3
+start = "2026-03-02T08:00:00-05:00"
+tz = "America/New_York"
+duration = "4h"
+
+[gates.numbers]
+kind = "pool"
+members = { "+15550001" = 4, "+15550002" = 8 }
+
+[gates."customer:{phone}"]
+kind = "rate"
+limit = 7
+per = "1h"
+
+[kinds.call]
+lane = "calls"
+gates = ["numbers", { gate = "customer:{phone}", take = 2 }]
+outcomes = { talked = { share = 3 }, busy = { share = 1, then = "retry", after = "5m" } }
+hand_over = { length = { lognormal = "3m", sigma = 0.6 }, lost = 0.01 }
+
+[[arrivals]]
+name = "leads"
+kind = "call"
+rate = "100/h"
+args = { phone = { numbered = 50, as = "+1{:04}" } }
+
+[[workers]]
+name = "dialler"
+lanes = ["calls"]
+
+[[moves]]
+name = "lunch"
+do = "pause"
+at = "12:00"
+gate = "lane:calls"
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "scenario.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
+    (scenario,) = read_scenario(write(tmp_path, GOOD)).scenarios
+    assert scenario.seed == 3
+    assert scenario.duration == 4 * 3_600_000
+    assert scenario.kinds["call"].gates[0].gate == "numbers"
+    assert scenario.kinds["call"].gates[1].take == 2
+    assert scenario.workers[0].lanes == {"calls": 1}
+    assert (
+        scenario.moves[0].at.resolve(scenario.start, scenario.tz) - scenario.start == 4 * 3_600_000
+    )
+
+
+def test_a_seed_from_outside_replaces_that_of_the_file(tmp_path: Path) -> None:
+    assert read_scenario(write(tmp_path, GOOD), seed=9).scenarios[0].seed == 9
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('start = "2026', "start = 2026", "cannot be read"),
+        ('start = "2026-03-02T08:00:00-05:00"', "", "start: it is missing"),
+        ("T08:00:00-05:00", "T08:00:00", "start: the instant .* has no offset"),
+        ('duration = "4h"', 'duration = "4 hours"', "duration: the duration '4 hours'"),
+        ("limit = 7", "limit = -7", 'gates."customer:{phone}": limit .* is -7'),
+        ("limit = 7", 'limit = "7"', 'gates."customer:{phone}".limit: input should be'),
+        ("limit = 7", "limit = 7\nburst = 3", 'gates."customer:{phone}".burst: there is no such'),
+        ('kind = "pool"', 'kind = "pond"', "gates.numbers: input tag 'pond'"),
+        ('"numbers", {', '"number", {', r"kinds.call.gates\[0\]: .*did you mean 'numbers'"),
+        ('kind = "call"', 'kind = "cal"', r"arrivals\[0\].kind: there is no kind 'cal'"),
+        ('rate = "100/h"', 'rate = "100"', r"arrivals\[0\].rate: the rate '100'"),
+        ('rate = "100/h"', "", r"arrivals\[0\]: one of backlog, rate, rates and file"),
+        ('rate = "100/h"', 'file = "no.jsonl"', r"arrivals\[0\].file: there is no file"),
+        ('lognormal = "3m", sigma', 'normal = "3m", sigma', "hand_over.length: one shape"),
+        ("sigma = 0.6", "sigma = -1", "hand_over.length: sigma is -1"),
+        ("lost = 0.01", "lost = 1.01", "hand_over.lost: input should be less"),
+        ('then = "retry"', 'then = "snooze"', "outcomes.busy.then: a signal cannot snooze"),
+        ("numbered = 50", "numbered = 0", r"arrivals\[0\].args.phone: no value"),
+        ('do = "pause"', 'do = "stop"', r"moves\[0\]: input tag 'stop'"),
+        ('at = "12:00"', 'at = "25:00"', r"moves\[0\].at: '25:00' is no time of day"),
+        ("[[workers]]", "[workers]", "workers: input should be a valid list"),
+        ('duration = "4h"', "", r"arrivals\[0\].rate: arrivals at a rate never end"),
+        ('tz = "America/New_York"', 'tz = "America/New_Yrk"', "tz: there is no time zone"),
+    ],
+)
+def test_a_fault_is_told_with_the_file_and_the_key(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    assert GOOD.count(old) >= 1
+    with pytest.raises(InvalidValue, match=said.replace("{", r"\{")) as caught:
+        read_scenario(write(tmp_path, GOOD.replace(old, new, 1)))
+    assert str(tmp_path / "scenario.toml") in caught.value.message
+    assert "\n" not in caught.value.message or "cannot be read" in caught.value.message
+
+
+def test_several_faults_are_told_at_once(tmp_path: Path) -> None:
+    text = GOOD.replace("limit = 7", "limit = true").replace("lost = 0.01", "lost = 2")
+    with pytest.raises(InvalidValue, match="limit.*lost"):
+        read_scenario(write(tmp_path, text))
+
+
+def test_a_what_if_changes_only_what_it_names(tmp_path: Path) -> None:
+    text = (
+        GOOD
+        + """
+[[what_if]]
+name = "more lines"
+set.gates.numbers.members."+15550001" = 12
+set.kinds.call.hand_over.length = "1m"
+set.workers.dialler.count = 3
+set.moves.lunch.at = "13:00"
+"""
+    )
+    base, varied = read_scenario(write(tmp_path, text)).scenarios
+    assert varied.name == "more lines"
+    assert varied.gates["numbers"].members == {"+15550001": 12, "+15550002": 8}  # pyright: ignore
+    assert base.gates["numbers"].members == {"+15550001": 4, "+15550002": 8}  # pyright: ignore
+    assert varied.kinds["call"].hand_over is not None
+    assert varied.kinds["call"].hand_over.length.shape == "constant"
+    assert varied.kinds["call"].hand_over.lost == 0.01
+    assert varied.workers[0].count == 3
+    assert varied.arrivals == base.arrivals
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("set.workers.nobody.count = 3", r"what_if\[0\].set: workers.nobody: none of the list"),
+        ("set.gates.numbers.membrs = 3", r"what_if\[0\]: gates.numbers.membrs: there is no such"),
+        ("set.duratoin = '1h'", r"what_if\[0\]: duratoin: there is no such key"),
+        ("sets.duration = '1h'", r"what_if\[0\]: it has a name and a table `set`"),
+    ],
+)
+def test_a_what_if_that_names_nothing_is_refused(tmp_path: Path, change: str, said: str) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        read_scenario(write(tmp_path, f"{GOOD}\n[[what_if]]\nname = 'x'\n{change}\n"))
