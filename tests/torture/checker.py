@@ -1,0 +1,309 @@
+"""Shows from files alone whether the engine kept its promises while it was tortured.
+
+Each rule reads the evidence and yields what must not be. None of them knows how the engine works:
+they know what was asked for, what the witness saw, and what the record says in the end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from tests.torture.evidence import POOL, RATE, Asked, Doing, Evidence, Json
+
+FINAL = {"succeeded", "dead", "cancelled"}
+MS = 1_000_000
+SETTLES = {"succeeded", "failed", "died"}
+
+
+class Violation(NamedTuple):
+    """One thing that must not be: which rule it breaks, and where."""
+
+    rule: str
+    where: str
+
+
+def check(seen: Evidence) -> list[Violation]:
+    """Every violation of every rule; an empty list if all promises were kept."""
+    return [found for rule in RULES for found in rule(seen)]
+
+
+# ---------------------------------------------------------------- nothing lost, nothing invented
+
+
+def nothing_is_lost(seen: Evidence) -> Iterator[Violation]:
+    """A job whose enqueue was acknowledged is on record, once, and has ended."""
+    for job, asked in seen.asked.items():
+        if asked.acked and job not in seen.jobs:
+            yield Violation("lost", f"{job} was acknowledged and is not on record")
+    for job in seen.twice:
+        yield Violation("lost", f"{job} is on record twice")
+    for job, record in seen.jobs.items():
+        if record["state"] not in FINAL:
+            yield Violation("unfinished", f"{job} is {record['state']} after the drain")
+
+
+def nothing_comes_from_nowhere(seen: Evidence) -> Iterator[Violation]:
+    """Nothing is on record, or done, that nobody asked for."""
+    for job in seen.jobs:
+        if job not in seen.asked:
+            yield Violation("nowhere", f"{job} is on record and nobody asked for it")
+    for one in seen.doings:
+        asked = seen.asked.get(one.job)
+        if asked is None:
+            yield Violation("nowhere", f"{_name(one)} was done and nobody asked for it")
+        elif one.begin < asked.at:
+            yield Violation("nowhere", f"{_name(one)} was done before it was asked for")
+
+
+def ends_are_deserved(seen: Evidence) -> Iterator[Violation]:
+    """A job succeeds by its handler or a signal; it dies of nothing but its deadline."""
+    doings = seen.doings_of()
+    for job, record in seen.jobs.items():
+        mine = doings.get(job, [])
+        applied = any(answer == "applied" for _, _, answer in seen.signals.get(job, ()))
+        handed = any(one.handed is not None for one in mine)
+        if record["state"] == "succeeded":
+            last = [one for one in mine if one.run == record["run"]]
+            done = any(one.outcome == "done" for one in last)
+            if not (applied if handed else done):
+                yield Violation("undeserved", f"{job} succeeded, and no one finished it")
+        elif record["state"] == "dead" and (applied or not _may_die(seen, job, mine)):
+            yield Violation("undeserved", f"{job} is dead: {record['reason']}")
+        elif record["state"] == "cancelled":
+            yield Violation("undeserved", f"{job} is cancelled, and nobody asked for that")
+
+
+def _may_die(seen: Evidence, job: str, mine: list[Doing]) -> bool:
+    # A kill may fall between the store's commit and the witness's line, so the word of a hand-over
+    # is not needed; that the job is of those that hand over is.
+    return job in seen.plan.get("handing", ()) and bool(mine)
+
+
+# ------------------------------------------------------------------------------------ one at a time
+
+
+def no_two_runs_at_once(seen: Evidence) -> Iterator[Violation]:
+    """At most one handler at a time works on a job; each run begins once; runs only grow."""
+    for same in seen.by_run.values():
+        if len(same) > 1:
+            yield Violation("double start", f"{_name(same[0])} began {len(same)} times")
+    for mine in seen.doings_of().values():
+        for one, later in pairwise(mine):
+            if later.begin < seen.ended_at(one):
+                yield Violation("two at once", f"{_name(later)} began while run {one.run} worked")
+            if later.run <= one.run:
+                yield Violation("fence", f"{_name(later)} began after run {one.run}")
+
+
+def stale_runs_write_nothing(seen: Evidence) -> Iterator[Violation]:
+    """A job is settled once, and not by a run that was no longer the last."""
+    doings = seen.doings_of()
+    for job, verdicts in seen.verdicts.items():
+        done = [one for one in verdicts if one[3] in SETTLES and one[4] == "done"]
+        ends = {run for _, _, run, outcome, _ in done if outcome != "failed"}
+        if len(ends) > 1:
+            yield Violation("settled twice", f"{job} by the runs {sorted(ends)}")
+        for since, _, run, _, _ in done:
+            for later in doings.get(job, ()):
+                if later.run > run and later.begin < since:
+                    yield Violation("stale", f"{job} was settled by run {run} after {later.run}")
+
+
+def what_was_handed_over_stays_so(seen: Evidence) -> Iterator[Violation]:
+    """After a hand-over no other run begins, and the outside world is touched once."""
+    for job, mine in seen.doings_of().items():
+        calls = sum(len(one.calls) for one in mine)
+        if calls > 1:
+            yield Violation("called twice", f"{job}: {calls} calls")
+        for one in mine:
+            if one.handed is None:
+                if one.calls:
+                    yield Violation("called early", f"{_name(one)} called before its hand-over")
+                continue
+            for later in mine:
+                if later is not one and later.begin > one.handed:
+                    yield Violation("restarted", f"{_name(later)} began after a hand-over")
+    for job, record in seen.jobs.items():
+        handed = [run["run"] for run in record["runs"] if run["handed_at"] is not None]
+        if handed and record["run"] > min(handed):
+            yield Violation("restarted", f"{job}: run {record['run']} after {min(handed)}")
+
+
+# ----------------------------------------------------------------------------------------- gates
+
+
+def capacities_hold(seen: Evidence) -> Iterator[Violation]:
+    """What handlers hold together of a gate, or of a pool's member, is never above its capacity."""
+    held: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for one, name, amount, gate in _uses(seen):
+        if gate["kind"] == RATE:
+            continue
+        place = name
+        if gate["kind"] == POOL:
+            member = one.members.get(name)
+            if member not in gate["members"]:
+                yield Violation("no member", f"{_name(one)} got {member!r} of the pool {name}")
+                continue
+            place = f"{name}/{member}"
+        held[place] += [(one.begin, amount), (_given_back_at(seen, one), -amount)]
+    for place, steps in held.items():
+        capacity = _capacity(seen, place)
+        out = 0
+        for at, amount in sorted(steps):
+            out += amount
+            if out > capacity:
+                yield Violation("capacity", f"{place}: {out} of {capacity} out at {at}")
+                break
+
+
+def _capacity(seen: Evidence, place: str) -> int:
+    name, _, member = place.partition("/")
+    gate = seen.plan["gates"][name.partition(":")[0]]
+    return gate["members"][member] if member else gate["capacity"]
+
+
+def _given_back_at(seen: Evidence, one: Doing) -> int:
+    """When its permits were certainly still out for the last time, ns."""
+    if one.handed is None:
+        return seen.ended_at(one)
+    applied = [since for since, _, answer in seen.signals.get(one.job, ()) if answer == "applied"]
+    return max([one.handed, *applied])
+
+
+def _uses(seen: Evidence) -> Iterator[tuple[Doing, str, int, Json]]:
+    for one in seen.doings:
+        asked = seen.asked.get(one.job)
+        for name, amount, kind in asked.gates if asked else ():
+            yield one, name, amount, seen.plan["gates"][kind]
+
+
+def rates_hold(seen: Evidence) -> Iterator[Violation]:
+    """In no window of claim times are there more starts than the rate; nor where handlers begin."""
+    claims: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    begins: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    gates: dict[str, Json] = {}
+    for job, record in seen.jobs.items():
+        for name, amount, gate in _rates(seen, seen.asked.get(job)):
+            gates[name] = gate
+            claims[name] += [(run["claimed_at"], amount) for run in record["runs"]]
+    for one in seen.doings:
+        for name, amount, _ in _rates(seen, seen.asked.get(one.job)):
+            begins[name].append((one.begin, amount))
+    slack_ms = seen.plan.get("start_within_ms", 0) + seen.plan.get("slack_ms", 0)
+    for name, gate in gates.items():
+        yield from _windows("rate", name, claims[name], gate["limit"], gate["per_ms"])
+        shorter = (gate["per_ms"] - slack_ms) * MS
+        if shorter > 0:
+            yield from _windows("rate begun", name, begins[name], gate["limit"], shorter)
+
+
+def _rates(seen: Evidence, asked: Asked | None) -> Iterator[tuple[str, int, Json]]:
+    for name, amount, kind in asked.gates if asked else ():
+        gate = seen.plan["gates"][kind]
+        if gate["kind"] == RATE:
+            yield name, amount, gate
+
+
+def _windows(
+    rule: str, name: str, starts: list[tuple[int, int]], limit: int, per: int
+) -> Iterator[Violation]:
+    starts.sort()
+    first, inside = 0, 0
+    for at, amount in starts:
+        inside += amount
+        while starts[first][0] <= at - per:
+            inside -= starts[first][1]
+            first += 1
+        if inside > limit:
+            yield Violation(rule, f"{name}: {inside} of {limit} up to {at}")
+            return
+
+
+def nothing_starts_early(seen: Evidence) -> Iterator[Violation]:
+    """No run is claimed before its job is due."""
+    for job, record in seen.jobs.items():
+        due_at = seen.asked[job].due_at if job in seen.asked else None
+        for run in record["runs"]:
+            if due_at is not None and run["claimed_at"] < due_at:
+                yield Violation(
+                    "early", f"{job} run {run['run']} by {due_at - run['claimed_at']} ms"
+                )
+
+
+# ------------------------------------------------------------------------------------- the record
+
+
+def the_record_tells_all(seen: Evidence) -> Iterator[Violation]:
+    """Each run that was seen at work is on the job's record."""
+    for one in seen.doings:
+        record = seen.jobs.get(one.job)
+        if record is not None and one.run not in {run["run"] for run in record["runs"]}:
+            yield Violation("no record", f"{_name(one)} was seen at work")
+
+
+def audits_find_nothing(seen: Evidence) -> Iterator[Violation]:
+    """Every audit, at whatever moment, finds no difference; and there were audits."""
+    for one in seen.audits:
+        for difference in one["differences"]:
+            yield Violation("audit", f"at {one['t']}: {difference}")
+    least = seen.plan.get("audits", 1)
+    if len(seen.audits) < least:
+        yield Violation("audit", f"{len(seen.audits)} audits, fewer than {least}")
+
+
+def no_permit_leaks(seen: Evidence) -> Iterator[Violation]:
+    """In the end no permit is out and nobody is parked."""
+    if not seen.gates:
+        yield Violation("leak", "nobody looked at the gates in the end")
+    for gate in seen.gates:
+        used = 0 if gate["kind"] == RATE else gate["used"]
+        if used or gate["holders"] or gate["parked"]:
+            yield Violation("leak", f"{gate['name']}: {gate}")
+
+
+def leases_are_kept(seen: Evidence) -> Iterator[Violation]:
+    """Where nothing is killed, beats are on time and no lease is lost."""
+    if not seen.plan.get("calm"):
+        return
+    if not seen.beats:
+        yield Violation("beats", "nobody beat")
+    for worker, beats in seen.beats.items():
+        yield from _beats(worker, sorted(beats))
+    for job, verdicts in seen.verdicts.items():
+        for _, _, run, outcome, verdict in verdicts:
+            if verdict == "lost":
+                yield Violation("lease", f"{job} run {run}: {outcome} came too late")
+
+
+def _beats(worker: str, beats: list[tuple[int, int, int, int, int]]) -> Iterator[Violation]:
+    for _, t, _, _, lost in beats:
+        if lost:
+            yield Violation("lease", f"{worker} lost {lost} runs at {t}")
+    for one, later in pairwise(beats):
+        gap_ms = (later[1] - one[0]) // MS
+        if gap_ms >= one[3]:
+            yield Violation("beats", f"{worker} was silent for {gap_ms} ms")
+
+
+def _name(one: Doing) -> str:
+    return f"{one.job} run {one.run}"
+
+
+RULES: tuple[Callable[[Evidence], Iterable[Violation]], ...] = (
+    nothing_is_lost,
+    nothing_comes_from_nowhere,
+    ends_are_deserved,
+    no_two_runs_at_once,
+    stale_runs_write_nothing,
+    what_was_handed_over_stays_so,
+    capacities_hold,
+    rates_hold,
+    nothing_starts_early,
+    the_record_tells_all,
+    audits_find_nothing,
+    no_permit_leaks,
+    leases_are_kept,
+)

@@ -1,0 +1,241 @@
+"""What the checker looks at: the witness's lines and the export, read into plain records.
+
+Nothing of Headway is imported here, nor in `checker`, so that no mistake of the engine can hide
+itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+SLOTS, POOL, RATE = "slots", "pool", "rate"
+
+
+@dataclass(slots=True)
+class Asked:
+    """A job as its producer asked for it.
+
+    Attributes:
+        at: when it was asked for, ns.
+        gates: for each gate its name, the amount, and the name of its kind in the plan.
+        due_at: ms UTC; None for at once.
+        acked: whether the enqueue was acknowledged.
+    """
+
+    at: int
+    gates: list[tuple[str, int, str]]
+    due_at: int | None
+    acked: bool = False
+
+
+@dataclass(slots=True)
+class Doing:
+    """One handler at work on one run, from its first line to its last.
+
+    Attributes:
+        job: the job.
+        run: the run.
+        pid: the process.
+        begin: its first line, ns.
+        end: its last line, ns; None if it never wrote one.
+        members: the member chosen in each pool.
+        outcome: what the handler said at its end.
+        handed: when a hand-over was acknowledged, ns.
+        calls: when it touched the outside world, ns.
+    """
+
+    job: str
+    run: int
+    pid: int
+    begin: int
+    members: dict[str, str]
+    end: int | None = None
+    outcome: str | None = None
+    handed: int | None = None
+    calls: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All that was seen.
+
+    Attributes:
+        plan: what the rig says of its gates and leases.
+        asked: jobs by id.
+        doings: handlers at work, in the order of the file.
+        by_run: the same by job and run; more than one is a violation.
+        verdicts: for each job, (ns before, ns after, run, outcome, verdict) as its worker was told.
+        signals: for each job, (ns before, ns after, answer) of a final signal.
+        beats: for each worker, (ns before, ns after, pid, lease in ms, number lost).
+        audits: each audit's line.
+        deaths: when the rig saw a process gone, by pid, ns.
+        last: the last line of each process, ns.
+        gates: gates as they stood in the end.
+        jobs: exported jobs by id.
+        twice: ids exported more than once.
+        torn: lines that a kill tore.
+    """
+
+    plan: Json = field(default_factory=dict)
+    asked: dict[str, Asked] = field(default_factory=dict)
+    doings: list[Doing] = field(default_factory=list)
+    by_run: dict[tuple[str, int], list[Doing]] = field(default_factory=lambda: defaultdict(list))
+    verdicts: dict[str, list[tuple[int, int, int, str, str]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    signals: dict[str, list[tuple[int, int, str]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    beats: dict[str, list[tuple[int, int, int, int, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    audits: list[Json] = field(default_factory=list)
+    deaths: dict[int, int] = field(default_factory=dict)
+    last: dict[int, int] = field(default_factory=dict)
+    gates: list[Json] = field(default_factory=list)
+    jobs: dict[str, Json] = field(default_factory=dict)
+    twice: list[str] = field(default_factory=list)
+    torn: int = 0
+
+    def doings_of(self) -> dict[str, list[Doing]]:
+        """Each job's handlers at work, in the order in which they began."""
+        found: dict[str, list[Doing]] = defaultdict(list)
+        for one in sorted(self.doings, key=lambda one: one.begin):
+            found[one.job].append(one)
+        return found
+
+    def ended_at(self, one: Doing) -> int:
+        """When a handler certainly had not yet stopped, ns.
+
+        Without a last line of its own, the last line that its process wrote at all: a killed
+        process did something up to there.
+        """
+        return one.end if one.end is not None else max(one.begin, self.last.get(one.pid, 0))
+
+
+def read_evidence(witness: Iterable[bytes], export: Iterable[bytes]) -> Evidence:
+    """Reads everything.
+
+    Args:
+        witness: lines of the witness's file.
+        export: lines of the export; a header line without an id is passed over.
+
+    Returns:
+        What the rules look at.
+    """
+    seen = Evidence()
+    for line in witness:
+        if not line.strip():
+            continue
+        try:
+            fact = json.loads(line)
+        except ValueError:
+            seen.torn += 1
+            continue
+        seen.last[fact["pid"]] = max(seen.last.get(fact["pid"], 0), fact["t"])
+        read = _READERS.get(fact["event"])
+        if read is not None:
+            read(seen, fact)
+    for line in export:
+        if not line.strip():
+            continue
+        job = json.loads(line)
+        if "id" not in job:
+            continue
+        if job["id"] in seen.jobs:
+            seen.twice.append(job["id"])
+        seen.jobs[job["id"]] = job
+    return seen
+
+
+def _plan(seen: Evidence, fact: Json) -> None:
+    seen.plan.update(fact["plan"])
+
+
+def _asked(seen: Evidence, fact: Json) -> None:
+    for job, gates, due_at in fact["jobs"]:
+        seen.asked[job] = Asked(fact["t"], [tuple(one) for one in gates], due_at)
+
+
+def _acked(seen: Evidence, fact: Json) -> None:
+    for job in fact["jobs"]:
+        seen.asked[job].acked = True
+
+
+def _begin(seen: Evidence, fact: Json) -> None:
+    one = Doing(fact["job"], fact["run"], fact["pid"], fact["t"], fact["members"])
+    seen.doings.append(one)
+    seen.by_run[one.job, one.run].append(one)
+
+
+def _of(seen: Evidence, fact: Json) -> Doing | None:
+    same = [one for one in seen.by_run[fact["job"], fact["run"]] if one.pid == fact["pid"]]
+    return same[-1] if same else None
+
+
+def _end(seen: Evidence, fact: Json) -> None:
+    one = _of(seen, fact)
+    if one is not None:
+        one.end, one.outcome = fact["t"], fact["outcome"]
+
+
+def _handed(seen: Evidence, fact: Json) -> None:
+    one = _of(seen, fact)
+    if one is not None:
+        one.handed = fact["t"]
+
+
+def _called(seen: Evidence, fact: Json) -> None:
+    one = _of(seen, fact)
+    if one is not None:
+        one.calls.append(fact["t"])
+
+
+def _verdicts(seen: Evidence, fact: Json) -> None:
+    for job, run, outcome, verdict in fact["verdicts"]:
+        seen.verdicts[job].append((fact["since"], fact["t"], run, outcome, verdict))
+
+
+def _signalled(seen: Evidence, fact: Json) -> None:
+    seen.signals[fact["job"]].append((fact["since"], fact["t"], fact["answer"]))
+
+
+def _beat(seen: Evidence, fact: Json) -> None:
+    seen.beats[fact["worker"]].append(
+        (fact["since"], fact["t"], fact["pid"], fact["lease_ms"], fact["lost"])
+    )
+
+
+def _audit(seen: Evidence, fact: Json) -> None:
+    seen.audits.append(fact)
+
+
+def _died(seen: Evidence, fact: Json) -> None:
+    seen.deaths[fact["of"]] = fact["t"]
+
+
+def _gates(seen: Evidence, fact: Json) -> None:
+    seen.gates = fact["gates"]
+
+
+_READERS = {
+    "plan": _plan,
+    "asked": _asked,
+    "acked": _acked,
+    "begin": _begin,
+    "end": _end,
+    "handed": _handed,
+    "called": _called,
+    "settled": _verdicts,
+    "signalled": _signalled,
+    "beat": _beat,
+    "audit": _audit,
+    "died": _died,
+    "gates": _gates,
+}

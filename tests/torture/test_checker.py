@@ -1,0 +1,376 @@
+"""A checker that has never failed proves nothing: each planted fault must be found."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.torture.checker import check
+from tests.torture.evidence import read_evidence
+
+Json = dict[str, Any]
+SECOND = 1_000_000_000
+PLAN: Json = {
+    "gates": {
+        "lock": {"kind": "slots", "capacity": 1},
+        "budget": {"kind": "slots", "capacity": 3},
+        "lines": {"kind": "pool", "members": {"one": 1, "two": 2}},
+        "pace": {"kind": "rate", "limit": 2, "per_ms": 1000},
+    },
+    "handing": ["call", "silent"],
+    "start_within_ms": 100,
+    "calm": True,
+    "audits": 1,
+}
+
+
+class History:
+    """What a faultless engine would have left behind."""
+
+    def __init__(self) -> None:
+        self.witness: list[Json] = []
+        self.jobs: dict[str, Json] = {}
+
+    def note(self, t: float, event: str, pid: int = 1, **facts: Any) -> Json:
+        fact = {"t": int(t * SECOND), "pid": pid, "event": event, **facts}
+        self.witness.append(fact)
+        return fact
+
+    def ask(self, job: str, gates: list[Any], due_at: int | None = None) -> None:
+        self.note(0.0, "asked", pid=9, jobs=[[job, gates, due_at]])
+        self.note(0.1, "acked", pid=9, jobs=[job])
+        self.jobs[job] = {"id": job, "state": "succeeded", "run": 0, "reason": "", "runs": []}
+
+    def claim(self, job: str, t: float, *, handed: bool = False) -> None:
+        record = self.jobs[job]
+        record["run"] += 1
+        at = int(t * 1000)
+        record["runs"].append({"run": record["run"], "claimed_at": at, "handed_at": None})
+        if handed:
+            record["runs"][-1]["handed_at"] = at + 10
+
+    def begin(self, job: str, t: float, pid: int = 1, **members: str) -> None:
+        self.claim(job, t)
+        self.note(t, "begin", pid, job=job, run=self.jobs[job]["run"], members=members)
+
+    def end(self, job: str, t: float, pid: int = 1) -> None:
+        run = self.jobs[job]["run"]
+        self.note(t, "end", pid, job=job, run=run, outcome="done")
+        self.note(t + 0.02, "settled", pid, **settled(t, [job, run, "succeeded", "done"]))
+
+    def find(self, event: str, job: str | None = None, nth: int = 0) -> Json:
+        found = [
+            fact
+            for fact in self.witness
+            if fact["event"] == event and (job is None or fact.get("job") == job)
+        ]
+        return found[nth]
+
+    def drop(self, fact: Json) -> None:
+        self.witness.remove(fact)
+
+    def violated(self) -> set[str]:
+        lines = [json.dumps(fact).encode() for fact in self.witness]
+        export = [
+            b'{"format": "an export"}',
+            *(json.dumps(job).encode() for job in self.jobs.values()),
+        ]
+        return {found.rule for found in check(read_evidence(lines, export))}
+
+
+def settled(t: float, *verdicts: list[Any]) -> Json:
+    return {"since": int((t + 0.01) * SECOND), "verdicts": list(verdicts)}
+
+
+def good() -> History:
+    h = History()
+    h.note(0.0, "plan", pid=9, plan=deepcopy(PLAN))
+    h.ask("plain", [])
+    h.ask("first", [["lock:a", 1, "lock"], ["budget", 2, "budget"]], due_at=900)
+    h.ask("second", [["lock:a", 1, "lock"], ["budget", 2, "budget"]])
+    for name in ("p1", "p2", "p3"):
+        h.ask(name, [["lines", 1, "lines"]])
+    for name in ("r1", "r2", "r3"):
+        h.ask(name, [["pace", 1, "pace"]])
+    h.ask("crashed", [])
+    h.ask("call", [["lock:b", 1, "lock"]])
+    h.ask("after", [["lock:b", 1, "lock"]])
+    h.ask("silent", [])
+    h.begin("plain", 0.5)
+    h.end("plain", 0.6)
+    h.begin("first", 1.0)
+    h.end("first", 1.5)
+    h.begin("second", 1.6, pid=2)
+    h.end("second", 1.7, pid=2)
+    h.begin("p1", 1.0, lines="one")
+    h.begin("p2", 1.0, lines="two")
+    h.begin("p3", 1.1, lines="two")
+    for name in ("p1", "p2", "p3"):
+        h.end(name, 1.3)
+    for name, at in (("r1", 2.0), ("r2", 2.5), ("r3", 3.0)):
+        h.begin(name, at)
+        h.end(name, at + 0.1)
+    h.begin("crashed", 3.0, pid=3)
+    h.note(3.2, "died", pid=9, of=3)
+    h.begin("crashed", 5.0)
+    h.end("crashed", 5.1)
+    hand_over(h, "call", 4.0)
+    h.note(4.3, "called", job="call", run=1)
+    h.note(4.5, "end", job="call", run=1, outcome="done")
+    h.note(6.1, "signalled", pid=4, job="call", since=6 * SECOND, answer="applied")
+    h.begin("after", 6.2, pid=2)
+    h.end("after", 6.3, pid=2)
+    hand_over(h, "silent", 7.0)
+    h.jobs["silent"].update(state="dead", reason="deadline")
+    for at in (1.0, 2.0, 3.0):
+        beat = {"since": int(at * SECOND), "worker": "w", "lease_ms": 3000, "lost": 0}
+        h.note(at + 0.1, "beat", **beat)
+    h.note(3.3, "audit", pid=5, differences=[])
+    h.note(9.0, "gates", pid=9, gates=[gate("lock:a"), gate("budget"), gate("lines", "pool")])
+    return h
+
+
+def hand_over(h: History, job: str, t: float) -> None:
+    h.claim(job, t, handed=True)
+    h.note(t, "begin", job=job, run=1, members={})
+    h.note(t + 0.2, "handed", job=job, run=1)
+
+
+def gate(name: str, kind: str = "slots") -> Json:
+    return {"name": name, "kind": kind, "used": 0, "holders": 0, "parked": 0}
+
+
+def test_a_faultless_history_has_no_violation() -> None:
+    assert good().violated() == set()
+
+
+def test_a_line_torn_by_a_kill_is_passed_over() -> None:
+    lines = [json.dumps(fact).encode() for fact in good().witness]
+    seen = read_evidence([*lines, b'{"t": 12, "pid'], [])
+    assert seen.torn == 1
+
+
+def lose_a_job(h: History) -> None:
+    del h.jobs["plain"]
+
+
+def leave_a_job_waiting(h: History) -> None:
+    h.jobs["plain"]["state"] = "waiting"
+
+
+def leave_a_job_running(h: History) -> None:
+    h.jobs["crashed"]["state"] = "running"
+
+
+def invent_a_job(h: History) -> None:
+    h.jobs["ghost"] = {**h.jobs["plain"], "id": "ghost"}
+
+
+def do_what_nobody_asked_for(h: History) -> None:
+    h.note(1.0, "begin", job="ghost", run=1, members={})
+
+
+def succeed_without_work(h: History) -> None:
+    h.drop(h.find("end", "plain"))
+
+
+def succeed_without_a_signal(h: History) -> None:
+    h.find("signalled")["answer"] = "late"
+
+
+def die_without_a_deadline(h: History) -> None:
+    h.jobs["plain"].update(state="dead", reason="failed")
+
+
+def die_though_the_signal_was_applied(h: History) -> None:
+    h.jobs["call"].update(state="dead", reason="deadline")
+
+
+def cancel_by_itself(h: History) -> None:
+    h.jobs["plain"]["state"] = "cancelled"
+
+
+def start_the_same_run_twice(h: History) -> None:
+    h.note(0.55, "begin", pid=2, job="plain", run=1, members={})
+
+
+def start_while_the_first_run_works(h: History) -> None:
+    h.begin("plain", 0.55, pid=2)
+
+
+def start_while_the_dying_process_still_works(h: History) -> None:
+    h.note(5.05, "audit", pid=3, differences=[])
+
+
+def go_back_to_an_older_run(h: History) -> None:
+    h.find("begin", "crashed", 1)["run"] = 0
+    h.find("end", "crashed")["run"] = 0
+
+
+def settle_twice(h: History) -> None:
+    h.note(0.8, "settled", pid=2, **settled(0.7, ["plain", 2, "succeeded", "done"]))
+
+
+def settle_a_run_that_was_lost(h: History) -> None:
+    h.note(5.6, "settled", pid=3, **settled(5.5, ["crashed", 1, "failed", "done"]))
+
+
+def call_twice(h: History) -> None:
+    h.note(4.4, "called", job="call", run=1)
+
+
+def call_before_the_hand_over(h: History) -> None:
+    h.drop(h.find("handed", "call"))
+
+
+def start_again_after_a_hand_over(h: History) -> None:
+    h.begin("silent", 8.0)
+
+
+def start_again_after_a_hand_over_that_only_the_record_knows(h: History) -> None:
+    h.drop(h.find("handed", "silent"))
+    h.claim("silent", 8.0)
+
+
+def hold_a_lock_twice(h: History) -> None:
+    h.find("begin", "second")["t"] = int(1.4 * SECOND)
+
+
+def hold_more_than_a_budget(h: History) -> None:
+    h.find("begin", "second")["t"] = int(1.4 * SECOND)
+    for fact in h.witness:
+        if fact["event"] == "asked":
+            for _, gates, _ in fact["jobs"]:
+                gates[:] = [one for one in gates if one[2] != "lock"]
+
+
+def give_a_lock_back_at_the_hand_over(h: History) -> None:
+    h.find("begin", "after")["t"] = int(5.0 * SECOND)
+
+
+def overfill_a_member(h: History) -> None:
+    h.find("begin", "p2")["members"] = {"lines": "one"}
+
+
+def choose_no_member(h: History) -> None:
+    h.find("begin", "p2")["members"] = {}
+
+
+def choose_an_unknown_member(h: History) -> None:
+    h.find("begin", "p2")["members"] = {"lines": "three"}
+
+
+def exceed_a_rate_in_a_sliding_window(h: History) -> None:
+    # Fixed windows of a second would let this pass: two before 3.0 and one at 2.999 + 1 ms.
+    h.jobs["r3"]["runs"][0]["claimed_at"] = 2999
+
+
+def exceed_a_rate_where_handlers_begin(h: History) -> None:
+    h.find("begin", "r3")["t"] = int(2.89 * SECOND)
+
+
+def start_early(h: History) -> None:
+    h.jobs["first"]["runs"][0]["claimed_at"] = 899
+
+
+def forget_a_run(h: History) -> None:
+    del h.jobs["crashed"]["runs"][0]
+
+
+def find_a_difference(h: History) -> None:
+    h.find("audit")["differences"] = [{"where": "lock:a", "what": "used 1, held 0"}]
+
+
+def never_audit(h: History) -> None:
+    h.drop(h.find("audit"))
+
+
+def leak_a_permit(h: History) -> None:
+    h.find("gates")["gates"][0]["used"] = 1
+
+
+def leak_a_holder(h: History) -> None:
+    h.find("gates")["gates"][0]["holders"] = 1
+
+
+def leave_a_job_parked(h: History) -> None:
+    h.find("gates")["gates"][0]["parked"] = 1
+
+
+def lose_a_lease(h: History) -> None:
+    h.find("beat", nth=1)["lost"] = 1
+
+
+def fall_silent(h: History) -> None:
+    h.find("beat", nth=2)["t"] = 6 * SECOND
+
+
+def come_too_late(h: History) -> None:
+    h.note(0.8, "settled", **settled(0.7, ["plain", 1, "succeeded", "lost"]))
+
+
+FAULTS: list[tuple[Callable[[History], None], str]] = [
+    (lose_a_job, "lost"),
+    (leave_a_job_waiting, "unfinished"),
+    (leave_a_job_running, "unfinished"),
+    (invent_a_job, "nowhere"),
+    (do_what_nobody_asked_for, "nowhere"),
+    (succeed_without_work, "undeserved"),
+    (succeed_without_a_signal, "undeserved"),
+    (die_without_a_deadline, "undeserved"),
+    (die_though_the_signal_was_applied, "undeserved"),
+    (cancel_by_itself, "undeserved"),
+    (start_the_same_run_twice, "double start"),
+    (start_while_the_first_run_works, "two at once"),
+    (start_while_the_dying_process_still_works, "two at once"),
+    (go_back_to_an_older_run, "fence"),
+    (settle_twice, "settled twice"),
+    (settle_a_run_that_was_lost, "stale"),
+    (call_twice, "called twice"),
+    (call_before_the_hand_over, "called early"),
+    (start_again_after_a_hand_over, "restarted"),
+    (start_again_after_a_hand_over_that_only_the_record_knows, "restarted"),
+    (hold_a_lock_twice, "capacity"),
+    (hold_more_than_a_budget, "capacity"),
+    (give_a_lock_back_at_the_hand_over, "capacity"),
+    (overfill_a_member, "capacity"),
+    (choose_no_member, "no member"),
+    (choose_an_unknown_member, "no member"),
+    (exceed_a_rate_in_a_sliding_window, "rate"),
+    (exceed_a_rate_where_handlers_begin, "rate begun"),
+    (start_early, "early"),
+    (forget_a_run, "no record"),
+    (find_a_difference, "audit"),
+    (never_audit, "audit"),
+    (leak_a_permit, "leak"),
+    (leak_a_holder, "leak"),
+    (leave_a_job_parked, "leak"),
+    (lose_a_lease, "lease"),
+    (fall_silent, "beats"),
+    (come_too_late, "lease"),
+]
+
+
+@pytest.mark.parametrize(("plant", "rule"), FAULTS, ids=[plant.__name__ for plant, _ in FAULTS])
+def test_a_planted_fault_is_found(plant: Callable[[History], None], rule: str) -> None:
+    history = good()
+    plant(history)
+    assert rule in history.violated()
+
+
+def test_the_checker_shares_no_code_with_the_engine() -> None:
+    for name in ("checker.py", "evidence.py", "witness.py"):
+        tree = ast.parse(Path(__file__).with_name(name).read_text())
+        imported = {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        } | {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert not [one for one in imported if one.split(".")[0] == "headway"]
