@@ -9,8 +9,9 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateKind, GateSpec, check_count
 from headway.core.naming import check_name
+from headway.core.state import State
 from headway.stores.ledger.feeding import feed_gate, refit
-from headway.stores.ledger.gatenames import is_implicit, place_of
+from headway.stores.ledger.gatenames import implicit_hold, is_implicit, place_of
 from headway.stores.ledger.horizon import extend
 from headway.stores.ledger.rows import GateRow, PermitRow, TemplateRow
 from headway.stores.ledger.step import Step
@@ -182,6 +183,7 @@ def track_implicit(step: Step, gate: str) -> None:
         gate: `all`, `lane:…`, `tenant:…` or `kind:…`, about to be capped.
     """
     what, _, name = gate.partition(":")
+    hold = implicit_hold(gate)
     ledger = step.ledger
     after = ""
     while held := ledger.jobs.held(after, PAGE):
@@ -189,14 +191,14 @@ def track_implicit(step: Step, gate: str) -> None:
         ours = [
             row
             for row in held
-            if row.state.value == "running"
-            and (not what or gate == "all" or getattr(row, what) == name)
+            if (row.state is State.RUNNING or hold == "settled")
+            and (gate == "all" or getattr(row, what) == name)
         ]
         have = {
             one.job for one in ledger.permits.of_jobs(row.id for row in ours) if one.gate == gate
         }
         new = [
-            PermitRow(gate, row.id, row.run, "", 1, row.claimed_at or ledger.now, "run")
+            PermitRow(gate, row.id, row.run, "", 1, row.claimed_at or ledger.now, hold)
             for row in ours
             if row.id not in have
         ]

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from headway.core.errors import UnknownGate
-from headway.core.gates.spec import GateKind
+from headway.core.gates.spec import GateKind, Hold
 from headway.stores.ledger.rows import TemplateRow
 
 IMPLICIT = ("lane:", "tenant:", "kind:")
@@ -29,6 +29,11 @@ class Place(NamedTuple):
 def is_implicit(gate: str) -> bool:
     """Whether the name is one of the four that always apply."""
     return gate == "all" or gate.startswith(IMPLICIT)
+
+
+def implicit_hold(gate: str) -> Hold:
+    """How long permits of an implicit gate are kept: a lane's concurrency counts handlers."""
+    return "run" if gate.startswith("lane:") else "settled"
 
 
 def place_of(templates: Mapping[str, TemplateRow], gate: str) -> Place:

@@ -93,7 +93,9 @@ class Insertion:
         flow, keyed = self._flow(job)
         due_at = now if job.due_at is None else job.due_at
         policy = job.policy
-        state = State.WAITING if due_at <= now else State.SCHEDULED
+        # A fire's overlap is decided when it is promoted, though it be due already.
+        waits = due_at <= now and job.entry is None
+        state = State.WAITING if waits else State.SCHEDULED
         row = JobRow(
             id=job.id,
             lane=job.lane,

@@ -38,7 +38,8 @@ class LaneClaim:
         self.book = step.book
         self.request = request
         self.lane = lane
-        self.after = after
+        self.flow_after, self.fruitful = (-1, False) if after < 0 else divmod(after, 2)
+        self.last = True
         self.again = False
         self.opens_at: int | None = None
         self.row = self.ledger.lanes.load([lane]).get(lane)
@@ -71,20 +72,30 @@ class LaneClaim:
             if not decision.again:
                 break
             if parked >= PARKS:
-                self.again = True
+                self.again = self.fruitful = True
                 break
+        self.fruitful = self.fruitful or bool(started)
         self._save_fairness(started)
         return started
+
+    @property
+    def after(self) -> int:
+        """The cursor: the last flow looked at, twice, and one more if anything could start.
+
+        -1 when the round is over.
+        """
+        if self.last or not self.flows:
+            return -1
+        return self.flows[-1] * 2 + self.fruitful
 
     # Flows and what they need
 
     def _find_flows(self) -> None:
-        found = self.ledger.jobs.flows_waiting(self.lane, self.after, FLOWS)
+        found = self.ledger.jobs.flows_waiting(self.lane, self.flow_after, FLOWS)
         self.flows = found
-        if len(found) == FLOWS:
-            self.after, self.again = found[-1], True
-        else:
-            self.after = -1
+        self.last = len(found) < FLOWS
+        # What was found open on this round may be open still, behind the cursor.
+        self.again = not self.last or self.fruitful
         if self.row is not None and self.row.current.fair == "tenant" and found:
             tenants = {self.ledger.jobs.flow(flow).tenant for flow in found}
             self.fairness = Fairness(

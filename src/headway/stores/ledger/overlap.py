@@ -73,7 +73,7 @@ def _by_overlap(step: Step, entry: EntryRow, due: list[DueRow]) -> list[DueRow]:
     earlier = [
         job
         for job in step.ledger.jobs.of_entry(entry.name)
-        if job.id not in ids and job.state is not State.SCHEDULED
+        if job.id not in ids and (job.state is not State.SCHEDULED or job.run)
     ]
     if spec.overlap == "skip":
         return [] if earlier else due[:1]

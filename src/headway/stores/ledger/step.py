@@ -100,7 +100,9 @@ class Step:
         self.move(row, state)
         policy = self.ledger.jobs.policy(row.policy)
         now = self.ledger.now
-        row.outcome = outcome if held else row.outcome
+        if held:
+            row.outcome = outcome
+            row.worker, row.last_worker = None, row.worker or row.last_worker
         row.reason, row.error = reason, error or row.error
         if result is not None:
             row.result = result

@@ -8,7 +8,7 @@ from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateKind, GateUse, Hold
 from headway.core.gates.view import GateView
 from headway.core.state import State
-from headway.stores.ledger.gatenames import is_implicit
+from headway.stores.ledger.gatenames import implicit_hold
 from headway.stores.ledger.rows import GatedStart, PermitRow
 from headway.stores.ledger.step import Step
 
@@ -61,7 +61,7 @@ class Takings:
         if gate.kind is None:
             return
         template = use.template if use else ""
-        hold: Hold = "run" if is_implicit(gate.name) else (use.hold if use else "settled")
+        hold = use.hold if use else implicit_hold(gate.name)
         member = start.members.get(gate.name, "")
         members[gate.name] = member
         if gate.kind is GateKind.RATE:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from threading import RLock
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from headway.contract.sweeps import SweepReply
 from headway.contract.views import Query
 from headway.core.job import NewJob
 from headway.stores.ledger import verbs
+from headway.stores.ledger.rounds import with_seen
 from headway.stores.memory.ledger import MemoryLedger
 from headway.stores.memory.timing import machine_clock
 from headway.stores.memory.wakes import Wakes
@@ -62,7 +62,7 @@ class MemoryStore:
         """See `Store.claim`."""
         seen = self._wakes.seen
         reply = self._step(lambda ledger: verbs.claim(ledger, request))
-        return replace(reply, seen=seen)
+        return with_seen(request, reply, seen)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """See `Store.settle`."""

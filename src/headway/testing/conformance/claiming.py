@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
 from headway.testing.jobs import POLICY, use_of
+
+LIMIT_S = 10
 
 
 class ClaimGroup(ConformanceGroup):
@@ -243,6 +246,20 @@ class ManyFlowsGroup(ConformanceGroup):
                 return
         message = "the cursor never comes round"
         raise AssertionError(message)
+
+    async def test_what_opens_behind_the_cursor_is_not_slept_through(self, rig: Rig) -> None:
+        await rig.enqueue(*(rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)))
+        await rig.define(*(CloseGate(name=f"tenant:tenant-{n:03}") for n in range(600)))
+        worker = rig.worker()
+        reply = await worker.ask(1)
+        assert reply.again
+        await rig.unshut("tenant:tenant-000")
+        while reply.again:
+            reply = await worker.ask(1, after=reply.after)
+        if not reply.jobs:
+            async with asyncio.timeout(LIMIT_S):
+                await rig.store.wait([LANE], None, reply.seen)
+            assert len(await worker.take(1)) == 1
 
     async def test_every_flow_is_served_in_the_end(self, rig: Rig) -> None:
         jobs = [rig.jobs.make(tenant=f"tenant-{n:03}") for n in range(600)]

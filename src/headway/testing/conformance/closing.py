@@ -12,6 +12,7 @@ from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.played import dial
 from headway.testing.conformance.rig import AUTHOR, REASON, Rig
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import use_of
@@ -198,6 +199,18 @@ class ImplicitGateGroup(ConformanceGroup):
         assert await worker.take_ids(9) == [job.id for job in jobs[3:]]
         await worker.say(Succeeded(two.id, two.run))
         await rig.check()
+
+    @pytest.mark.parametrize("name", ["all", "tenant:acme", "kind:dial"])
+    async def test_cap_counts_what_awaits_too(self, rig: Rig, name: str) -> None:
+        early = await dial(rig, key="call-1")
+        await rig.cap(name, 2)
+        late = await dial(rig, key="call-2")
+        await rig.add()
+        worker = rig.worker()
+        assert await rig.holders(name) == [early.id, late.id]
+        assert await worker.take(9) == []
+        await rig.tell("call-1")
+        assert len(await worker.take(9)) == 1
 
     async def test_pause_until_a_moment_ends_by_itself(self, rig: Rig) -> None:
         job = await rig.add()

@@ -10,6 +10,7 @@ import pytest
 from headway.contract.outcomes import (
     Died,
     Failed,
+    HandedOver,
     NextStage,
     Outcome,
     Released,
@@ -18,7 +19,7 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.core.gates.slots import Slots
-from headway.core.job import MAX_ERROR
+from headway.core.job import DEFAULT_POLICY, MAX_ERROR
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
@@ -209,6 +210,19 @@ class SettleGroup(ConformanceGroup):
         )
         assert verdicts == [Verdict.DONE, Verdict.ALREADY]
         assert await rig.state(job.id) is State.SUCCEEDED
+
+    async def test_outcomes_of_one_run_are_written_in_their_order(self, rig: Rig) -> None:
+        one, two = await rig.add_many(2, key=None, policy=DEFAULT_POLICY)
+        worker = rig.worker()
+        runs = await worker.take(2)
+        verdicts = await worker.settle(
+            Died(one.id, runs[0].run),
+            Succeeded(one.id, runs[0].run),
+            HandedOver(two.id, runs[1].run, key="call-1", timeout_ms=9_000),
+            Succeeded(two.id, runs[1].run),
+        )
+        assert verdicts[:3] == [Verdict.DONE, Verdict.ALREADY, Verdict.DONE]
+        assert await rig.states(one, two) == [State.DEAD, State.AWAITING]
 
     async def test_settlements_again_after_the_next_claim_change_nothing(self, rig: Rig) -> None:
         await rig.add()

@@ -30,14 +30,16 @@ def read_gates(ledger: Ledger, query: GatesQuery) -> Page[GateState]:
         return Page(rows=tuple(gate_state(book, name) for name in query.names), cursor=None)
     after = query.cursor or ""
     rows = ledger.gates.page(after, query.limit + 1)
-    names = {row.name for row in rows[: query.limit] if not row.pool}
-    more = len(rows) > query.limit
-    end = rows[query.limit - 1].name if more else None
+    found = {row.name for row in rows[: query.limit] if not row.pool}
+    end = rows[query.limit - 1].name if len(rows) > query.limit else None
     for name in ledger.gates.templates():
         if name > after and (end is None or name <= end):
-            names.add(name)
-    states = tuple(gate_state(book, name) for name in sorted(names))
-    return Page(rows=states, cursor=end)
+            found.add(name)
+    names = sorted(found)
+    if len(names) > query.limit:
+        names = names[: query.limit]
+        end = names[-1]
+    return Page(rows=tuple(gate_state(book, name) for name in names), cursor=end)
 
 
 def gate_state(book: GateBook, name: str, *, holders: bool = True) -> GateState:

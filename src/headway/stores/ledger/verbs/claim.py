@@ -8,6 +8,7 @@ from headway.contract.claims import Claimed, ClaimReply, ClaimRequest
 from headway.core.claim import FlowView, Start
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_BATCH
+from headway.core.lane_share import share
 from headway.stores.ledger.feeding import run_timers
 from headway.stores.ledger.lanework import LaneClaim
 from headway.stores.ledger.ledger import Ledger
@@ -132,10 +133,11 @@ class _Work:
 
     def run(self) -> None:
         """Takes each lane's share, then what the others left."""
-        for lane, share in self._shares():
-            self._take(lane, min(share, self.request.n - len(self.jobs)))
+        shares = self._shares()
+        for lane, places in shares:
+            self._take(lane, min(places, self.request.n - len(self.jobs)))
         if len(self.lanes) > 1 and self.request.order == "weighted":
-            for lane, _ in self.request.lanes:
+            for lane, _ in shares:
                 self._take(lane, self.request.n - len(self.jobs))
         self.step.flush()
 
@@ -151,14 +153,7 @@ class _Work:
         lanes, n = self.request.lanes, self.request.n
         if len(lanes) == 1 or self.request.order == "strict":
             return [(lane, n) for lane, _ in lanes]
-        # Shares accumulate over the requests, so that small claims are fair in the long run.
-        total = sum(weight for _, weight in lanes)
-        turn = self.request.request
-        shares = [
-            (lane, (turn * n * weight) // total - ((turn - 1) * n * weight) // total)
-            for lane, weight in lanes
-        ]
-        return shares[turn % len(shares) :] + shares[: turn % len(shares)]
+        return share(lanes, n, self.request.request)
 
     def _claimed(self, started: list[tuple[Start, FlowView]]) -> list[Claimed]:
         policy = self.ledger.jobs.policy

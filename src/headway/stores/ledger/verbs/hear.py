@@ -93,6 +93,8 @@ def apply_kept(step: Step, row: JobRow, key: str) -> None:
             break
         event = decode_signal(kept.payload)
         step.ledger.signals.drop([kept])
+        if kept.kept_until is not None and kept.kept_until <= step.ledger.now:
+            continue
         if step.ledger.signals.heard(row.id, event.event) is None:
             step.ledger.signals.save(
                 SignalRow(scope=row.id, event=event.event, key=key, at=kept.at)

@@ -59,6 +59,9 @@ def settle(ledger: Ledger, request: SettleRequest) -> list[Verdict]:
 
 def _finish_plain(ledger: Ledger, request: SettleRequest, verdicts: list[Verdict | None]) -> None:
     """The path that must be fast: successes of jobs that need no care."""
+    if len({outcome.job for outcome in request.outcomes}) < len(request.outcomes):
+        # Several outcomes of one job are written in their order, so none may go before.
+        return
     places: list[int] = []
     runs: list[tuple[str, int]] = []
     for place, outcome in enumerate(request.outcomes):
@@ -106,7 +109,8 @@ def _already(step: Step, worker: str, row: JobRow, outcome: Outcome) -> Verdict:
     if isinstance(outcome, GaveBack | KnownAs):
         return Verdict.LOST
     if row.run == outcome.run and row.last_worker == worker:
-        through = row.state is State.AWAITING and isinstance(outcome, Returned)
+        awaits = row.state is State.AWAITING and not row.in_doubt
+        through = awaits and isinstance(outcome, Returned)
         own = row.state not in HELD and row.outcome and row.outcome not in LOST_WORDS
         if through or own:
             return Verdict.ALREADY
