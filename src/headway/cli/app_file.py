@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import headway
+from headway.cli.session import Session
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.runtime.app import App
 

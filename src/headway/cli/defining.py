@@ -7,6 +7,7 @@ from headway.cli.options import Signed
 from headway.cli.session import Session
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.store import Store
+from headway.contract.views import StatsQuery
 
 
 def define(session: Session, item: Item, signed: Signed, *, done: str) -> None:
@@ -37,7 +38,9 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
     moment = optional_moment("--until", until)
 
     async def work(store: Store) -> tuple[int, int | None]:
-        until_at = None if moment is None else await moment.resolved(store)
+        until_at = None
+        if moment is not None:
+            until_at = moment.resolved((await store.read(StatsQuery())).now)
         item = CloseGate(name=gate, until_at=until_at, reason=signed.reason)
         return await store.define(_request(session, item, signed)), until_at
 

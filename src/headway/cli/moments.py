@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.contract.store import Store
-from headway.contract.views import StatsQuery
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
@@ -23,11 +21,9 @@ class Moment:
     at: int | None = None
     after_ms: int | None = None
 
-    async def resolved(self, store: Store) -> int:
-        """The moment in ms UTC, counted from the store's time."""
-        if self.at is not None:
-            return self.at
-        return (await store.read(StatsQuery())).now + (self.after_ms or 0)
+    def resolved(self, now: int) -> int:
+        """The moment in ms UTC; `now` is the store's time."""
+        return now + (self.after_ms or 0) if self.at is None else self.at
 
 
 def parse_moment(option: str, text: str) -> Moment:

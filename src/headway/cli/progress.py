@@ -49,7 +49,7 @@ def progress(
         The meter to be told.
     """
     if not terminal.live:
-        yield _silent
+        yield silent
         return
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -70,5 +70,6 @@ def progress(
         yield move
 
 
-def _silent(done: float, total: float | None = None) -> None:
+def silent(done: float, total: float | None = None) -> None:
+    """The meter that nobody watches."""
     del done, total

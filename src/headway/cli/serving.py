@@ -1,4 +1,4 @@
-"""A worker in this process: runs an App's jobs until it is told to stop, or until it has drained."""
+"""A worker in this process: runs an App's jobs until it is told to stop, or has drained."""
 
 from __future__ import annotations
 

@@ -14,6 +14,9 @@ from rich.text import Text
 from headway.cli.json_text import to_json
 from headway.cli.printable import printable, printable_json
 
+_UNSEEN_WIDTH = 160
+"""Columns where there is no window to ask."""
+
 
 class Terminal:
     """Standard output for answers, standard error for everything else.
@@ -115,4 +118,7 @@ def shown(text: str, style: str = "") -> Text:
 
 
 def _console(*, stderr: bool) -> Console:
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _UNSEEN_WIDTH
+    return console

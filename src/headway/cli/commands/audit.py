@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import typer
 
+from headway.cli.audits import whole_audit
 from headway.cli.command import command, new_command
 from headway.cli.exits import NO
-from headway.cli.progress import Meter, progress
+from headway.cli.progress import progress
 from headway.cli.records import record
 from headway.cli.session import Session
-from headway.contract.store import Store
-from headway.contract.views import AuditQuery, AuditView, Difference
 
 app = new_command()
 
@@ -40,27 +39,3 @@ def audit(session: Session) -> None:
             session.terminal.line(f"no difference in {looked}")
     if found.differences:
         raise typer.Exit(NO)
-
-
-async def whole_audit(store: Store, meter: Meter) -> AuditView:
-    """Audits everything, page after page.
-
-    Args:
-        store: which store.
-        meter: told how many gates were looked at.
-
-    Returns:
-        All differences, and the sums of what was looked at.
-    """
-    differences: list[Difference] = []
-    gates = permits = held = 0
-    cursor: str | None = None
-    while True:
-        page = await store.read(AuditQuery(cursor=cursor))
-        differences += page.differences
-        gates, permits, held = gates + page.gates, permits + page.permits, held + page.held
-        meter(gates)
-        cursor = page.cursor
-        if cursor is None:
-            break
-    return AuditView(differences=tuple(differences), gates=gates, permits=permits, held=held)

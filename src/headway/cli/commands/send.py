@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
+from headway.cli.moments import optional_moment
 from headway.cli.named_values import read_pairs
 from headway.cli.options import AppName
+from headway.cli.progress import progress
+from headway.cli.sending import SendOptions, Sent, kind_job, plain_job, send_jobs
 from headway.cli.session import Session
+from headway.contract.store import Store
+from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue
-from headway.core.job import MAX_PRIORITY
+from headway.core.job import NewJob
 
 app = new_command()
-
-_LISTED = 1_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SendOptions:
-    """What is said of a job beside its arguments."""
-
-    due: Annotated[
-        str | None,
-        typer.Option(help='When: "20m" from now, or an instant with its offset; else now.'),
-    ] = None
-    lane: Annotated[
-        str | None, typer.Option(help="Where it waits; else as its kind says, or main.")
-    ] = None
-    priority: Annotated[
-        int | None, typer.Option(min=0, max=MAX_PRIORITY, help="Smaller first; 512 is usual.")
-    ] = None
-    tenant: Annotated[str | None, typer.Option(help="For whom it is.")] = None
-    subject: Annotated[str | None, typer.Option(help="What it is about.")] = None
-    key: Annotated[
-        str | None, typer.Option(help="Makes one job, however often it is sent with this key.")
-    ] = None
-    expires: Annotated[
-        str | None, typer.Option(help='How long after it is due it may still start, as "1h".')
-    ] = None
 
 
 @command(app)
@@ -55,13 +34,13 @@ def send(
     app_name: AppName = None,
     count: Annotated[int, typer.Option(min=1, help="Make so many of them.")] = 1,
 ) -> None:
-    """Makes a job, or many of the same.
+    """Makes a job, or many of the same, and prints its id.
 
-    With --app, the arguments are checked against the handler and the job gets its kind's gates
+    With --app, the arguments are checked against the handler, and the job gets its kind's gates
     and policy. Without, they are taken as they are and the job has no gates; the kind `noop`
     does nothing and needs no App.
 
-    With --json: {"jobs": [{"id", "created"}, ...], "created": n}; of many, the first thousand.
+    With --json: {"jobs": [{"id", "created"}], "created": n}; of many, the first thousand.
 
     Raises:
         InvalidValue: an option is unusable, or a key is given for many.
@@ -69,14 +48,34 @@ def send(
     if options.key is not None and count > 1:
         message = f"--key makes one job, and --count asks for {count}"
         raise InvalidValue(message, hint="leave one of them out")
+    with_app = app_name is not None or session.settings.app is not None
+    opened = open_app(session, app_name) if with_app else None
     values = read_pairs(arguments or [])
-    sent, created = _send(session, kind, values, options, app_name, count)
+    due = optional_moment("--due", options.due)
+
+    async def into(store: Store) -> Sent:
+        now = (await store.read(StatsQuery())).now
+        due_at = None if due is None else due.resolved(now)
+
+        def make() -> NewJob:
+            if opened is not None:
+                return kind_job(opened, kind, values, options, due_at)
+            return plain_job(kind, values, options, due_at, now)
+
+        return await send_jobs(store, make, count, meter)
+
+    with progress(session.terminal, "send jobs", count) as meter:
+        sent = session.with_store(into) if opened is None else session.with_app(opened, into)
+    _tell(session, sent)
+
+
+def _tell(session: Session, sent: Sent) -> None:
     if session.json:
-        jobs = [{"id": one.id, "created": one.created} for one in sent]
-        session.terminal.document({"jobs": jobs, "created": created})
-    elif count == 1:
-        session.terminal.line(sent[0].id)
-        if not sent[0].created:
+        jobs = [{"id": one.id, "created": one.created} for one in sent.replies]
+        session.terminal.document({"jobs": jobs, "created": sent.created})
+    elif len(sent.replies) == 1:
+        session.terminal.line(sent.replies[0].id)
+        if not sent.created:
             session.terminal.remark("this key has a job already", "dim")
     else:
-        session.terminal.line(f"{created} jobs sent")
+        session.terminal.line(f"{sent.created} jobs sent")

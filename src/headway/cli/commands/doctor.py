@@ -1,0 +1,93 @@
+"""`headway doctor`: looks for what is wrong, and says how to mend it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Protocol, runtime_checkable
+
+import typer
+
+from headway.cli.command import command, new_command
+from headway.cli.doctor.finding import Finding, Health, problem
+from headway.cli.doctor.rounds import look_at_file, look_at_store
+from headway.cli.exits import NO
+from headway.cli.options import Signed
+from headway.cli.session import Session
+from headway.contract.store import Store
+from headway.core.errors import InvalidValue, StoreError
+
+app = new_command()
+
+_STYLES = {Health.WELL: "green", Health.WARNING: "yellow", Health.PROBLEM: "red"}
+
+
+@runtime_checkable
+class Mendable(Protocol):
+    """A store that can be mended by an operator's word."""
+
+    async def new_epoch(self, author: str, reason: str) -> int:
+        """Begins a new epoch, which fences every older run."""
+        ...
+
+    async def reset_clock(self, author: str, reason: str) -> int:
+        """Sets the store's time back to its clock."""
+        ...
+
+
+@command(app)
+def doctor(
+    session: Session,
+    signed: Signed,
+    new_epoch: Annotated[
+        bool,
+        typer.Option("--new-epoch", help="After a restore: fence every run from before it."),
+    ] = False,
+    reset_clock: Annotated[
+        bool,
+        typer.Option("--reset-clock", help="Set the store's time back to this machine's clock."),
+    ] = False,
+) -> None:
+    """Looks at the store and its file: whole, writable, room, clock, gates, workers, stuck jobs.
+
+    With --json: {"findings": [{"subject", "health", "found", "hint"}], "problems", "warnings"}.
+    The exit code is 1 if there is a problem; a warning is none.
+
+    Raises:
+        InvalidValue: this kind of store has no epoch or clock to mend.
+        Exit: with code 1, there is a problem.
+    """
+    if new_epoch or reset_clock:
+        session.with_store(lambda store: _mend(session, store, signed, epoch=new_epoch))
+    findings = look_at_file(session.store_url)
+    if not any(one.subject == "file" for one in findings):
+        try:
+            findings += session.with_store(look_at_store)
+        except StoreError as error:
+            findings.append(problem("store", error.message, error.hint))
+    _tell(session, findings)
+    if any(one.health is Health.PROBLEM for one in findings):
+        raise typer.Exit(NO)
+
+
+async def _mend(session: Session, store: Store, signed: Signed, *, epoch: bool) -> None:
+    if not isinstance(store, Mendable):
+        message = f"the store {session.store_url} has no epoch or clock to mend"
+        raise InvalidValue(message, hint="only a durable store has")
+    author = session.author(signed.author)
+    mend = store.new_epoch if epoch else store.reset_clock
+    await mend(author, signed.reason)
+
+
+def _tell(session: Session, findings: list[Finding]) -> None:
+    if session.json:
+        session.terminal.document(
+            {
+                "findings": [one._asdict() for one in findings],
+                "problems": sum(one.health is Health.PROBLEM for one in findings),
+                "warnings": sum(one.health is Health.WARNING for one in findings),
+            }
+        )
+        return
+    for one in findings:
+        hint = f" ({one.hint})" if one.hint else ""
+        line = f"{one.health.value:<8} {one.subject}: {one.found}{hint}"
+        session.terminal.line(line, "" if one.health is Health.WELL else _STYLES[one.health])
