@@ -1,4 +1,4 @@
-"""Importers: an app's own functions that make jobs of the rows of a foreign file."""
+"""Importing: what a function that reads rows may say beside "this is a job"."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from headway.core.job import NewJob
 
 @dataclass(frozen=True, slots=True)
 class CalledOff:
-    """A job that is on record as cancelled: it is enqueued and cancelled at once.
+    """A job that was called off before it began: it is made, then cancelled at once.
 
     Attributes:
-        job: what `kind.make(...)` returned.
-        reason: why, for the trail.
+        job: from a kind's `make`.
+        reason: stands on the trail.
     """
 
     job: NewJob
@@ -23,4 +23,4 @@ class CalledOff:
 
 
 Importer = Callable[[Any], Iterable[NewJob | CalledOff]]
-"""Makes the jobs of one decoded row; what it raises refuses the row."""
+"""Makes jobs of one row of a file; raises anything to refuse the row."""

@@ -264,7 +264,14 @@ class Job:
         return follow
 
     def handing_over(self, key: str | None, timeout: object) -> HandedOver:
-        """The hand-over, with all that must follow it."""
+        """The hand-over, with all that must follow it.
+
+        Raises:
+            InvalidValue: this run has handed over before.
+        """
+        if self.handed:
+            message = f"run {self.ref} of kind {self.kind!r} has handed over already"
+            raise InvalidValue(message, hint="add another key with known_as")
         timeout_ms = parse_duration(timeout)
         name = self.ref if key is None else check_name("key", key)
         then, close = self.take_follow()

@@ -37,6 +37,7 @@ class Kind:
         fn: Callable[..., Any],
         *,
         asks: Callable[..., Any] | None = None,
+        reconciler: Callable[[Kind, Callable[..., Any]], str] | None = None,
         lanes: Callable[[str], str | None] = lambda _: None,
         timing: Timing | None = None,
     ) -> None:
@@ -46,13 +47,15 @@ class Kind:
             options: what it says of all its jobs.
             fn: the handler of its first stage.
             asks: the reconcile handler, in a kind that stands for one.
+            reconciler: declares the kind that asks about this one's jobs.
             lanes: tells the lane of another kind, if that is known.
             timing: the caller's clock, for what expires.
         """
         self.name = options.name
         self.options = options
         self.asks = asks
-        self.reconciled_by: str | None = None
+        self._reconciler = reconciler
+        self._reconciled_by: str | None = None
         self._fn = fn
         self._lanes = lanes
         self._timing = timing or Timing()
@@ -136,10 +139,24 @@ class Kind:
                 message = f"the stage {name!r} of {self.name!r} has no handler"
                 raise InvalidValue(message, hint=f"decorate one with @{self.name}.stage({name!r})")
 
-    def reconciled_by_kind(self, name: str) -> None:
-        """Names the kind that asks the provider about its jobs."""
-        self.reconciled_by = name
+    def reconcile(self, ask: Function) -> Function:
+        """Makes a function the one that asks the provider what became of a job that awaits.
+
+        Args:
+            ask: takes an `Awaited`; returns `Running`, `Ended` or `Unknown`.
+
+        Returns:
+            The function as it is.
+
+        Raises:
+            InvalidValue: the kind has one already, or belongs to no app.
+        """
+        if self._reconciler is None or self._reconciled_by is not None:
+            message = f"the kind {self.name!r} cannot have a reconcile handler, or has one"
+            raise InvalidValue(message, hint="declare one, for a kind of an app")
+        self._reconciled_by = self._reconciler(self, ask)
         self._policy = None
+        return ask
 
     def make(  # noqa: PLR0913  (the options of a send, all by name)
         self,
@@ -263,7 +280,7 @@ class Kind:
             timeout_ms=options.timeout_ms,
             start_within_ms=options.start_within_ms,
             on_deadline=options.on_deadline,
-            reconcile=self.reconciled_by,
+            reconcile=self._reconciled_by,
             reconcile_within_ms=options.reconcile_within_ms,
             on_final=follow,
             keep_ms=options.keep_ms,

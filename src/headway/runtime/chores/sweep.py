@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from headway.contract.store import Store
+from headway.contract.views import StatsQuery
 from headway.runtime.timing import Timing
 from headway.runtime.worker.persist import PASSING
 
@@ -39,14 +39,8 @@ class Sweep:
 
     async def _rest(self, next_at: int | None) -> None:
         """Waits for the moment, by the store's time, but not for longer than the longest rest."""
-        await self._timing.pause(SHORTEST)
-        longest = asyncio.ensure_future(self._timing.pause(LONGEST))
-        resting = [longest]
+        seconds = LONGEST
         if next_at is not None:
-            resting.append(asyncio.ensure_future(self._store.wait((), next_at, 0)))
-        try:
-            await asyncio.wait(resting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in resting:
-                one.cancel()
-            await asyncio.gather(*resting, return_exceptions=True)
+            now = (await self._store.read(StatsQuery())).now
+            seconds = min(max((next_at - now) / 1000, SHORTEST), LONGEST)
+        await self._timing.pause(seconds)

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pickle import PicklingError
-from typing import Any
+from typing import Any, TypeAlias
 
 from headway.contract.outcomes import Outcome, Verdict
 from headway.core.errors import HeadwayError, InvariantBroken
@@ -20,7 +20,8 @@ from headway.runtime.kind import Kind
 from headway.runtime.worker.endings import describe
 from headway.runtime.worker.messages import Ask, Done, Order, Progress, Told
 
-Pipe = Connection[Any, Any]
+# In quotes: only type checkers know that it is generic.
+Pipe: TypeAlias = "Connection[Any, Any]"
 
 
 def serve(pipe: Pipe) -> None:
