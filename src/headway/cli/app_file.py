@@ -8,10 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import headway
 from headway.cli.session import Session
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.runtime.app import App
+from headway.stores import open_store
 
 _HINT = "name a file as calls.py, or a module as shop.jobs, with :name if the App is not `app`"
 
@@ -63,7 +63,7 @@ def open_app(session: Session, target: str | None) -> App:
     """
     named = target or session.settings.app
     if named is None:
-        return headway.App(session.store_url)
+        return App(session.store_url, opener=open_store)
     found = load_app(named)
     if session.named_store is not None:
         found.move_to(session.named_store)

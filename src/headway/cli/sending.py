@@ -14,7 +14,7 @@ from headway.cli.progress import Meter
 from headway.contract.enqueue import Enqueued
 from headway.contract.store import Store
 from headway.core.duration import parse_duration
-from headway.core.errors import InvalidArguments, PayloadTooLarge, UnknownKind
+from headway.core.errors import InvalidArguments, PayloadTooLarge
 from headway.core.instant import format_instant
 from headway.core.job import DEFAULT_PRIORITY, MAX_ARGS, MAX_BATCH, MAX_PRIORITY, NewJob
 from headway.core.naming import check_name
@@ -62,7 +62,7 @@ class Sent(NamedTuple):
 
 
 def kind_job(
-    app: App, kind: str, values: dict[str, object], options: SendOptions, due_at: int | None
+    app: App, kind: str, values: dict[str, Any], options: SendOptions, due_at: int | None
 ) -> NewJob:
     """A job as an App's kind says, with its gates and policy.
 
@@ -80,10 +80,7 @@ def kind_job(
         UnknownKind: the App has no such kind.
         InvalidArguments: an argument has the name of an option, or the handler refuses it.
     """
-    declared = app.kinds.get(kind)
-    if declared is None:
-        message = f"the App has no kind {kind!r}"
-        raise UnknownKind(message, hint=f"it has {', '.join(app.kinds)}")
+    declared = app.kind(kind)
     taken = RESERVED.intersection(values)
     if taken:
         message = f"{kind}: {min(taken)!r} is no argument but an option"
@@ -97,7 +94,11 @@ def kind_job(
         "key": options.key,
         "expires": options.expires,
     }
-    return declared.make(**chosen, **values)
+    try:
+        return declared.make(**chosen, **values)
+    except InvalidArguments as error:
+        hint = error.hint or """text that looks like JSON needs its own quotes: phone='"0155"'"""
+        raise InvalidArguments(error.message, hint=hint) from None
 
 
 def plain_job(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -12,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from headway.contract.store import Store
+from headway.runtime import event_loop
 from headway.runtime.app import App
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
@@ -83,12 +82,9 @@ async def serve(app: App, options: ServeOptions, *beside: Beside, tether: int | 
     """
     async with app:
         worker = app.worker(**options.for_worker())
-        stop = _Stop(worker)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop)
+        event_loop.on_signals(lambda now: worker.stop(now=now))
         if tether is not None:
-            loop.add_reader(tether, stop.untied, tether)
+            _tie(tether, worker)
         tasks = [asyncio.create_task(each(app.store, worker)) for each in beside]
         for task in tasks:
             task.add_done_callback(lambda _: worker.stop())
@@ -104,18 +100,12 @@ async def serve(app: App, options: ServeOptions, *beside: Beside, tether: int | 
         return worker.ended
 
 
-class _Stop:
-    """Stops a worker, each time with more haste."""
+def _tie(tether: int, worker: Worker) -> None:
+    """Stops the worker when the process that started this one is gone."""
+    loop = asyncio.get_running_loop()
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._told = False
+    def untied() -> None:
+        loop.remove_reader(tether)
+        worker.stop()
 
-    def __call__(self) -> None:
-        self._worker.stop(now=self._told)
-        self._told = True
-
-    def untied(self, tether: int) -> None:
-        asyncio.get_running_loop().remove_reader(tether)
-        os.close(tether)
-        self()
+    loop.add_reader(tether, untied)

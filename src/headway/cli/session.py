@@ -13,6 +13,7 @@ from headway.cli.settings import Settings, load_settings
 from headway.cli.terminal import Terminal
 from headway.contract.store import Store
 from headway.contract.views import Query
+from headway.runtime.app import App
 from headway.stores import open_store
 
 Result = TypeVar("Result")
@@ -75,6 +76,23 @@ class Session:
                 return await work(store)
             finally:
                 await store.close()
+
+        return asyncio.run(whole())
+
+    def with_app(self, app: App, work: Callable[[Store], Awaitable[Result]]) -> Result:
+        """Opens an App's store and declares what the App declares, does the work, and closes.
+
+        Args:
+            app: not opened yet.
+            work: gets the open store.
+
+        Returns:
+            What the work returns.
+        """
+
+        async def whole() -> Result:
+            async with app:
+                return await work(app.store)
 
         return asyncio.run(whole())
 

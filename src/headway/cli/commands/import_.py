@@ -12,11 +12,11 @@ import typer
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
-from headway.cli.event_loop import run_quickly
 from headway.cli.exits import NO
 from headway.cli.import_file import Import, Refused, Tally
 from headway.cli.progress import Meter, progress
 from headway.cli.session import Session
+from headway.contract.store import Store
 from headway.core.errors import InvalidValue
 from headway.runtime.app import App
 from headway.runtime.importing import Importer
@@ -55,37 +55,33 @@ def import_(
     """
     opened = open_app(session, app_name)
     importer = _importer(opened, named)
+    who = session.author(author)
+
+    def tell(refused: Refused) -> None:
+        if not session.json:
+            session.terminal.remark(f"line {refused.line}: {refused.error}", "yellow")
+
     with (
         _opened(file) as (stream, size),
         progress(session.terminal, "import", size, counted=False) as meter,
     ):
-        tally = run_quickly(_run(session, opened, importer, stream, meter, author))
+
+        async def work(store: Store) -> Tally:
+            return await _import(session, Import(store, importer, who, tell), stream, meter)
+
+        tally = session.with_app(opened, work)
     _tell(session, tally)
     if tally.refused and not lenient:
         raise typer.Exit(NO)
 
 
-async def _run(
-    session: Session,
-    opened: App,
-    importer: Importer,
-    stream: BinaryIO,
-    meter: Meter,
-    author: str | None,
-) -> Tally:
-    def tell(refused: Refused) -> None:
-        if not session.json:
-            session.terminal.remark(f"line {refused.line}: {refused.error}", "yellow")
-
-    async with opened:
-        await opened.declare()
-        work = Import(opened.store, importer, session.author(author), tell)
-        try:
-            return await work.run(stream, meter)
-        except BaseException:
-            # What is done is done, and the error will not say so.
-            session.terminal.remark(f"stopped after {work.tally.created} jobs were made")
-            raise
+async def _import(session: Session, work: Import, stream: BinaryIO, meter: Meter) -> Tally:
+    try:
+        return await work.run(stream, meter)
+    except BaseException:
+        # The error that comes next will not say what is done already.
+        session.terminal.remark(f"stopped after {work.tally.created} jobs were made")
+        raise
 
 
 def _importer(opened: App, named: str | None) -> Importer:

@@ -8,12 +8,12 @@ import typer
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
-from headway.cli.event_loop import run_quickly
 from headway.cli.logging import configure_logging
 from headway.cli.serving import ServeOptions, serve
 from headway.cli.session import Session
 from headway.cli.status_line import keep_status_line
 from headway.contract.store import Store
+from headway.runtime import event_loop
 from headway.runtime.worker.worker import Worker
 
 app = new_command()
@@ -41,7 +41,7 @@ def run(
         await keep_status_line(store, session.terminal)
 
     beside = [status] if session.terminal.live else []
-    settled = run_quickly(serve(opened, options, *beside))
+    settled = event_loop.run(serve(opened, options, *beside))
     if session.json:
         session.terminal.document({"settled": settled})
     else:

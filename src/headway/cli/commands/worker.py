@@ -10,13 +10,13 @@ from typer.core import TyperCommand
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.draining import Drain, wait_until_drained
-from headway.cli.event_loop import run_quickly
 from headway.cli.logging import configure_logging
 from headway.cli.processes import TETHER, Processes
 from headway.cli.progress import Meter, progress
 from headway.cli.serving import Beside, ServeOptions, serve
 from headway.cli.session import Session
 from headway.contract.store import Store
+from headway.runtime import event_loop
 from headway.runtime.worker.worker import Worker
 
 app = new_command()
@@ -65,11 +65,11 @@ def worker(
         children = Processes(
             _child(session, options, app_name, drain), count=processes, drain=drain is not None
         )
-        raise typer.Exit(run_quickly(children.run()))
+        raise typer.Exit(event_loop.run(children.run()))
     opened = open_app(session, app_name)
     with progress(session.terminal, "drain") as meter:
         beside = [] if drain is None else [_drainer(drain, meter)]
-        settled = run_quickly(serve(opened, options, *beside, tether=tether))
+        settled = event_loop.run(serve(opened, options, *beside, tether=tether))
     if session.json:
         session.terminal.document({"settled": settled})
     else:

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -61,7 +62,7 @@ def look_inside(path: Path) -> list[Finding]:
     """
     findings: list[Finding] = []
     try:
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        db: Any = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             mode = str(db.pragma("journal_mode"))
             wrong = [str(row[0]) for row in db.execute(f"PRAGMA integrity_check({_SHOWN})")]
