@@ -63,9 +63,10 @@ class LaneClaim:
             decision = decide(
                 views, self.book.view, self._ahead, n - len(started), free, self.fairness
             )
-            self._note_closed(views, decision)
             by_flow = {view.flow: view for view in views}
             self._write(decision, by_flow)
+            # After the writing: a rate opens again when what has just started leaves its window.
+            self._note_closed(views, decision)
             started += [(start, by_flow[start.flow]) for start in decision.starts]
             free -= sum(start.gated for start in decision.starts)
             parked += len(decision.parks)

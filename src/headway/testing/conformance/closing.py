@@ -203,6 +203,7 @@ class ImplicitGateGroup(ConformanceGroup):
     @pytest.mark.parametrize("name", ["all", "tenant:acme", "kind:dial"])
     async def test_cap_counts_what_awaits_too(self, rig: Rig, name: str) -> None:
         early = await dial(rig, key="call-1")
+        rig.clock.advance(1)
         await rig.cap(name, 2)
         late = await dial(rig, key="call-2")
         await rig.add()

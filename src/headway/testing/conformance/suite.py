@@ -7,6 +7,7 @@ from headway.testing.conformance.claiming import ClaimGroup, LaneGroup, ManyFlow
 from headway.testing.conformance.closing import ClosingGroup, ImplicitGateGroup
 from headway.testing.conformance.defining import DefineGroup
 from headway.testing.conformance.enqueueing import EnqueueGroup
+from headway.testing.conformance.explaining import WhyGroup
 from headway.testing.conformance.fairness import FairnessGroup
 from headway.testing.conformance.fencing import FencingGroup
 from headway.testing.conformance.following import FollowGroup
@@ -23,6 +24,8 @@ from headway.testing.conformance.ordering import OrderGroup, SchedulingGroup
 from headway.testing.conformance.parking import ParkingGroup
 from headway.testing.conformance.pools import PoolGroup
 from headway.testing.conformance.rates import RateGroup
+from headway.testing.conformance.reading import ListingGroup, StatsGroup, TrailGroup
+from headway.testing.conformance.repeating import RepeatGroup
 from headway.testing.conformance.restoring import RestoreGroup
 from headway.testing.conformance.settling import SettleGroup
 from headway.testing.conformance.slots import SlotsGroup
@@ -64,5 +67,10 @@ class StoreConformance(
     TimeGroup,
     WaitGroup,
     DefineGroup,
+    WhyGroup,
+    ListingGroup,
+    StatsGroup,
+    TrailGroup,
+    RepeatGroup,
 ):
     """Every behaviour that a store promises; give it `make_store` and it runs."""

@@ -21,6 +21,7 @@ from headway.contract.definitions import (
     SetLane,
 )
 from headway.core.errors import InvalidValue, RevisionConflict, UnknownEntry
+from headway.core.gates.pool import member_gate
 from headway.core.naming import check_name
 from headway.core.state import State
 from headway.stores.ledger.gatechanges import (
@@ -77,13 +78,24 @@ def _declare_gate(step: Step, item: DeclareGate, request: DefineRequest) -> Did:
 
 def _set_gate(step: Step, item: SetGate, request: DefineRequest) -> Did:
     del request
-    return "set gate", item.name, set_gate(step, item)
+    before = _values(step, item.name)
+    said = set_gate(step, item)
+    return None if _values(step, item.name) == before else ("set gate", item.name, said)
 
 
 def _reset_gate(step: Step, item: ResetGate, request: DefineRequest) -> Did:
     del request
+    before = _values(step, item.name)
     reset_gate(step, item.name)
-    return "reset gate", item.name, ""
+    return None if _values(step, item.name) == before else ("reset gate", item.name, "")
+
+
+def _values(step: Step, name: str) -> tuple[object, ...]:
+    """What an operator and code say of a gate; the same after as before when nothing changed."""
+    declared = step.book.templates.get(name)
+    members = declared.spec.members if declared else ()
+    rows = [step.book.find(one) for one in (name, *(member_gate(name, m) for m, _ in members))]
+    return (declared, *(row.capacity if row else None for row in rows))
 
 
 def _close(step: Step, item: CloseGate, request: DefineRequest) -> Did:
@@ -94,11 +106,14 @@ def _close(step: Step, item: CloseGate, request: DefineRequest) -> Did:
             message, hint="close one of them by its resolved name, or pause the lane or kind"
         )
     row = step.book.find(item.name)
+    until = FOREVER if item.until_at is None else item.until_at
+    said = (until, request.author, item.reason or request.reason)
     if row is not None:
+        if (row.closed_until, row.closed_by, row.closed_reason) == said:
+            return None
         # An operator's word replaces what was said before, shorter or longer.
         step.book.change(item.name, row.template, row.pool).closed_until = None
-    until = FOREVER if item.until_at is None else item.until_at
-    step.close_gate(item.name, until, request.author, item.reason or request.reason)
+    step.close_gate(item.name, *said)
     return "close", item.name, "" if item.until_at is None else str(item.until_at)
 
 
@@ -120,6 +135,8 @@ def _declare_lane(step: Step, item: DeclareLane, request: DefineRequest) -> Did:
 def _set_lane(step: Step, item: SetLane, request: DefineRequest) -> Did:
     del request
     row = _lane(step, item.spec.name)
+    if row.override == item.spec:
+        return None
     row.override = item.spec
     _save_lane(step, row)
     return "set lane", item.spec.name, ""
@@ -128,6 +145,8 @@ def _set_lane(step: Step, item: SetLane, request: DefineRequest) -> Did:
 def _reset_lane(step: Step, item: ResetLane, request: DefineRequest) -> Did:
     del request
     row = _lane(step, item.name)
+    if row.override is None:
+        return None
     row.override = None
     _save_lane(step, row)
     return "reset lane", item.name, ""
@@ -207,7 +226,8 @@ def _drop_fires(step: Step, row: EntryRow) -> None:
     """Fires that are laid ahead but not due fall, and may be laid anew by the next revision."""
     moments: list[int] = []
     for job in step.ledger.jobs.of_entry(row.name):
-        if job.state is State.SCHEDULED:
+        # One that has run is due to be tried again: its moment has fired.
+        if job.state is State.SCHEDULED and not job.run:
             fold(step, row, job, "the entry changed")
             moments.append(job.fired_at or 0)
     if moments and row.last_fired is not None:
