@@ -1,1 +1,7 @@
 """Stores: where the state lives."""
+
+from __future__ import annotations
+
+from headway.stores.open import open_store
+
+__all__ = ["open_store"]

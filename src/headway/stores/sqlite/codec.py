@@ -1,0 +1,181 @@
+"""How nested values are kept in a column: MessagePack, by position where there are many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from headway.contract.definitions import EntrySpec, LaneSpec, Overlap
+from headway.core.cascade import Asked, Cascade
+from headway.core.gates.spec import GateSpec, GateUse, Hold
+from headway.core.job import JobPolicy, NewJob
+from headway.core.timetable.misfire import MisfirePolicy
+from headway.core.timetable.schedule import At, Cron, Every
+from headway.stores.ledger.rows import FlowKey
+
+Value = TypeVar("Value")
+
+encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
+
+_Use = tuple[str, str, int, Hold, bool, str | None]
+_uses = msgspec.msgpack.Decoder(list[_Use])
+_flows = msgspec.msgpack.Decoder(tuple[str, str, str, list[_Use]])
+_members = msgspec.msgpack.Decoder(dict[str, str])
+_cascades = msgspec.msgpack.Decoder(tuple[tuple[str, ...], str, tuple[Asked, ...]])
+_policies = msgspec.msgpack.Decoder(JobPolicy)
+_gate_specs = msgspec.msgpack.Decoder(GateSpec)
+_lane_specs = msgspec.msgpack.Decoder(LaneSpec)
+_names = msgspec.msgpack.Decoder(tuple[str, ...])
+
+
+def encode_uses(uses: tuple[GateUse, ...]) -> bytes | None:
+    """The gates of a job; None for none."""
+    return encode(_bare_uses(uses)) if uses else None
+
+
+def decode_uses(data: bytes | None) -> tuple[GateUse, ...]:
+    """The gates of a job."""
+    return _whole_uses(_uses.decode(data)) if data is not None else ()
+
+
+def _bare_uses(uses: tuple[GateUse, ...]) -> list[_Use]:
+    return [(u.name, u.template, u.amount, u.hold, u.shared, u.zone) for u in uses]
+
+
+def _whole_uses(bare: list[_Use]) -> tuple[GateUse, ...]:
+    return tuple(
+        GateUse(name=name, template=template, amount=amount, hold=hold, shared=shared, zone=zone)
+        for name, template, amount, hold, shared, zone in bare
+    )
+
+
+def encode_flow(key: FlowKey) -> bytes:
+    """A flow's key; equal keys give equal bytes."""
+    return encode((key.lane, key.tenant, key.kind, _bare_uses(key.shared)))
+
+
+def decode_flow(data: bytes) -> FlowKey:
+    """A flow's key."""
+    lane, tenant, kind, shared = _flows.decode(data)
+    return FlowKey(lane, tenant, kind, _whole_uses(shared))
+
+
+def encode_policy(policy: JobPolicy) -> bytes:
+    """A policy; equal policies give equal bytes."""
+    return encode(policy)
+
+
+def decode_policy(data: bytes) -> JobPolicy:
+    """A policy."""
+    return _policies.decode(data)
+
+
+def encode_members(members: dict[str, str]) -> bytes | None:
+    """The members that a run took; None for none."""
+    return encode(members) if members else None
+
+
+def decode_members(data: bytes | None) -> dict[str, str]:
+    """The members that a run took."""
+    return _members.decode(data) if data is not None else {}
+
+
+def encode_cascade(cascade: Cascade | None) -> bytes | None:
+    """A job's candidates; None for none."""
+    return encode((cascade.left, cascade.turn, cascade.asked)) if cascade is not None else None
+
+
+def decode_cascade(data: bytes | None) -> Cascade | None:
+    """A job's candidates."""
+    if data is None:
+        return None
+    left, turn, asked = _cascades.decode(data)
+    return Cascade(left=left, turn=turn, asked=asked)
+
+
+def encode_gate_spec(spec: GateSpec | None) -> bytes | None:
+    """A declared gate; None for none."""
+    return encode(spec) if spec is not None else None
+
+
+def decode_gate_spec(data: bytes) -> GateSpec:
+    """A declared gate."""
+    return _gate_specs.decode(data)
+
+
+def encode_lane_spec(spec: LaneSpec | None) -> bytes | None:
+    """What a lane carries; None for nothing."""
+    return encode(spec) if spec is not None else None
+
+
+def decode_lane_spec(data: bytes | None) -> LaneSpec | None:
+    """What a lane carries."""
+    return _lane_specs.decode(data) if data is not None else None
+
+
+def decode_names(data: bytes) -> tuple[str, ...]:
+    """Names in their order."""
+    return _names.decode(data)
+
+
+class _Entry(msgspec.Struct, kw_only=True):
+    """An entry; exactly one of the three schedules is there."""
+
+    name: str
+    job: NewJob
+    misfire: MisfirePolicy
+    misfire_cap: int
+    overlap: Overlap
+    enabled: bool
+    cron: Cron | None = None
+    every: Every | None = None
+    at: At | None = None
+
+
+_entries = msgspec.msgpack.Decoder(_Entry)
+
+
+def encode_entry(spec: EntrySpec | None) -> bytes | None:
+    """A timetable entry; None for one that was removed."""
+    if spec is None:
+        return None
+    schedule = spec.schedule
+    return encode(
+        _Entry(
+            name=spec.name,
+            job=spec.job,
+            misfire=spec.misfire,
+            misfire_cap=spec.misfire_cap,
+            overlap=spec.overlap,
+            enabled=spec.enabled,
+            cron=schedule if isinstance(schedule, Cron) else None,
+            every=schedule if isinstance(schedule, Every) else None,
+            at=schedule if isinstance(schedule, At) else None,
+        )
+    )
+
+
+def decode_entry(data: bytes | None) -> EntrySpec | None:
+    """A timetable entry."""
+    if data is None:
+        return None
+    kept = _entries.decode(data)
+    schedule = kept.cron or kept.every or kept.at
+    assert schedule is not None  # noqa: S101  (encode_entry wrote one of them)
+    return EntrySpec(
+        name=kept.name,
+        schedule=schedule,
+        job=kept.job,
+        misfire=kept.misfire,
+        misfire_cap=kept.misfire_cap,
+        overlap=kept.overlap,
+        enabled=kept.enabled,
+    )
+
+
+def decoder(kind: type[Value]) -> Callable[[bytes], Value]:
+    """A decoder of one kind of value."""
+    made: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
+    return made.decode

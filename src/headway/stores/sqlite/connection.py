@@ -1,0 +1,135 @@
+"""Connections to a database file, all opened in the same way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from headway.core.errors import InvariantBroken, StoreError, StoreUnavailable
+from headway.stores.sqlite.database import Database, open_database
+from headway.stores.sqlite.failures import Busy, Failure, explain
+from headway.stores.sqlite.options import SqliteOptions
+from headway.stores.sqlite.schema import is_empty, migrate_schema
+from headway.stores.sqlite.timing import monotonic, pause
+
+_CACHE_KIB = 65_536
+_WAL_PAGES = 4_000
+_WAL_BYTES = 67_108_864
+
+
+def create(options: SqliteOptions) -> None:
+    """Makes the file if it is not there, readable by its owner alone, and its schema.
+
+    Raises:
+        StoreUnavailable: it cannot be made or written.
+        StoreCorrupt: it is no database, or a damaged one; it was not touched.
+        SchemaMismatch: it is something else's, or its schema is older or newer; not touched.
+    """
+    _make(options.path)
+    with _explained(options):
+        _check(options)
+
+
+def _make(path: Path) -> None:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        message = f"the database {path} cannot be made: {error.strerror}"
+        raise StoreUnavailable(message, hint="its folder must be there and writable") from error
+
+
+def _check(options: SqliteOptions) -> None:
+    # Read only: closing it leaves somebody else's file exactly as it was.
+    db = open_database(options.path, write=False)
+    try:
+        db.set_busy_timeout(options.patience_ms)
+        empty = is_empty(db, str(options.path))
+    finally:
+        db.close()
+    if empty:
+        migrate(options)
+
+
+def migrate(options: SqliteOptions) -> tuple[int, int]:
+    """Brings the file's schema up to date; made if it is not there.
+
+    Returns:
+        The version before, and the version now.
+    """
+    _make(options.path)
+    with _explained(options):
+        db = open_database(options.path, write=True)
+        try:
+            db.set_busy_timeout(options.patience_ms)
+            return migrate_schema(db, str(options.path))
+        finally:
+            db.close()
+
+
+def connect(options: SqliteOptions) -> Database:
+    """Opens a connection to a file that was created.
+
+    Raises:
+        StoreUnavailable: it cannot be opened.
+        StoreCorrupt: it is damaged.
+    """
+    with _explained(options):
+        db = open_database(options.path, write=True)
+        if db.readonly("main"):
+            message = f"the database {options.path} is read-only"
+            raise StoreUnavailable(message, hint="make it writable for this user")
+        db.set_busy_timeout(options.patience_ms)
+        _retry_while_busy(lambda: _use_wal(db), options.patience_ms)
+        db.pragma("synchronous", options.synchronous)
+        db.pragma("cache_size", -_CACHE_KIB)
+        db.pragma("temp_store", "memory")
+        db.pragma("cell_size_check", True)
+        db.pragma("trusted_schema", False)
+        db.pragma("wal_autocheckpoint", _WAL_PAGES)
+        db.pragma("journal_size_limit", _WAL_BYTES)
+        return db
+
+
+def _use_wal(db: Database) -> None:
+    mode = db.pragma("journal_mode", "wal")
+    if mode != "wal":
+        message = f"the database is in journal mode {mode!r} and does not become WAL"
+        raise StoreUnavailable(message, hint="it must lie on a local disk, not on a network share")
+
+
+def _retry_while_busy(action: Callable[[], None], patience_ms: int) -> None:
+    # The change of the journal mode does not ask the busy handler.
+    end = monotonic() + patience_ms / 1000
+    while True:
+        try:
+            action()
+        except Busy:
+            if monotonic() >= end:
+                raise
+            pause(0.005)
+        else:
+            return
+
+
+class _explained:  # noqa: N801  (reads as the phrase that it is)
+    """Turns SQLite's errors into those of Headway's tree."""
+
+    def __init__(self, options: SqliteOptions) -> None:
+        self._path = str(options.path)
+
+    def __enter__(self) -> None:
+        """Nothing is needed."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Turns the error.
+
+        Raises:
+            StoreError: what the error means.
+            InvariantBroken: it means a bug.
+        """
+        if isinstance(error, Failure):
+            raised: StoreError | InvariantBroken = explain(error, self._path, committing=False)
+            raise raised from error

@@ -1,0 +1,89 @@
+"""How a database file is opened: what stands in its URL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+from urllib.parse import parse_qsl, unquote
+
+from headway.core.errors import InvalidValue
+
+Synchronous = Literal["full", "normal"]
+
+DEFAULT_PATH = "headway.db"
+DEFAULT_RESERVE = 67_108_864
+DEFAULT_PATIENCE = 10_000
+_HINT = "sqlite:///relative.db or sqlite:////absolute.db, ?synchronous=full|normal"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SqliteOptions:
+    """How a file is opened.
+
+    Attributes:
+        path: of the file; made if it is not there, its folder is not.
+        synchronous: "full" waits for the device at each commit; "normal" may lose the last
+            commits when the power fails, never when a process dies.
+        reserve_bytes: while the device has less room than this, jobs are refused, so that those
+            under way can still be settled.
+        patience_ms: how long an operation waits for other processes before it is refused.
+    """
+
+    path: Path
+    synchronous: Synchronous = "full"
+    reserve_bytes: int = DEFAULT_RESERVE
+    patience_ms: int = DEFAULT_PATIENCE
+
+
+def parse_url(url: str) -> SqliteOptions:
+    """Reads a `sqlite:` URL.
+
+    Args:
+        url: such as `sqlite:///headway.db?synchronous=normal`.
+
+    Returns:
+        What it says.
+
+    Raises:
+        InvalidValue: it is none, or an option is not known.
+    """
+    scheme, _, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    if scheme != "sqlite" or not place.startswith("/"):
+        message = f"{url!r} is not the URL of a SQLite store"
+        raise InvalidValue(message, hint=_HINT)
+    path = unquote(place[1:]) or DEFAULT_PATH
+    if "\0" in path or path == ":memory:":
+        message = f"{path!r} is not the path of a file"
+        raise InvalidValue(message, hint="a store that is gone with its process is memory://")
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = set(given) - {"synchronous", "reserve_bytes", "patience_ms"}
+    if unknown:
+        message = f"the store URL has the unknown option {min(unknown)!r}"
+        raise InvalidValue(message, hint="synchronous, reserve_bytes or patience_ms")
+    return SqliteOptions(
+        path=Path(path),
+        synchronous=_synchronous(given.get("synchronous", "full")),
+        reserve_bytes=_whole(given, "reserve_bytes", DEFAULT_RESERVE),
+        patience_ms=_whole(given, "patience_ms", DEFAULT_PATIENCE),
+    )
+
+
+def _synchronous(value: str) -> Synchronous:
+    for known in get_args(Synchronous):
+        if value.lower() == known:
+            return known
+    message = f"synchronous is {value!r}"
+    raise InvalidValue(message, hint="full or normal")
+
+
+def _whole(given: Mapping[str, str], name: str, default: int) -> int:
+    value = given.get(name)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit() and len(value) < 16):
+        message = f"{name} is {value!r}"
+        raise InvalidValue(message, hint="a whole number, 0 or more")
+    return int(value)

@@ -1,0 +1,68 @@
+"""The reader: answers questions from a snapshot, on a thread and a connection of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+
+from headway.contract.clock import Clock
+from headway.stores.sqlite.calls import AnyCall, deliver
+from headway.stores.sqlite.connection import connect
+from headway.stores.sqlite.desk import Desk
+from headway.stores.sqlite.failures import Failure, explain, is_broken
+from headway.stores.sqlite.ledger import SqliteLedger
+from headway.stores.sqlite.options import SqliteOptions
+from headway.stores.sqlite.session import Session
+
+
+class Reader:
+    """Everything that only reads goes through here, so that a long listing stops no claim.
+
+    Args:
+        options: of the file.
+        clock: tells ms since 1970.
+
+    Attributes:
+        desk: where calls are handed in.
+    """
+
+    def __init__(self, options: SqliteOptions, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._ledger: SqliteLedger | None = None
+        self.desk = Desk("headway-reader", self._serve, self._close)
+
+    def _serve(self, calls: deque[AnyCall]) -> None:
+        call = calls.popleft()
+        if call.dropped:
+            return
+        try:
+            call.answer = self._read(call)
+        except BaseException as error:  # noqa: BLE001  (whatever it is, it is the caller's)
+            call.error = error
+        deliver([call])
+
+    def _read(self, call: AnyCall) -> object:
+        try:
+            if self._ledger is None:
+                self._ledger = SqliteLedger(Session(connect(self._options), self._clock))
+            session = self._ledger.session
+            try:
+                session.begin(write=False)
+                session.tell_time()
+                answer = call.verb(self._ledger)
+            except BaseException:
+                session.rollback()
+                raise
+            session.end_reading()
+        except Failure as error:
+            if is_broken(error):
+                self._close()
+            raise explain(error, str(self._options.path), committing=False) from error
+        return answer
+
+    def _close(self) -> None:
+        if self._ledger is not None:
+            with suppress(Failure):
+                self._ledger.session.db.close()
+            self._ledger = None

@@ -1,0 +1,213 @@
+"""The SQLite store: the embedded default, for any number of processes on one machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.clock import Clock
+from headway.contract.definitions import DefineRequest, FireReply, FireRequest
+from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.operate import ActReply, ActRequest
+from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.signals import Signal, SignalReply
+from headway.contract.sweeps import SweepReply
+from headway.contract.views import Query
+from headway.core.errors import StoreChanged, StoreUnavailable
+from headway.core.job import NewJob
+from headway.stores.ledger import verbs
+from headway.stores.sqlite.backstop import Backstop
+from headway.stores.sqlite.bells import Bells, Ring
+from headway.stores.sqlite.calls import Call, fail
+from headway.stores.sqlite.connection import create
+from headway.stores.sqlite.epochs import new_epoch, reset_clock
+from headway.stores.sqlite.keeper import Keeper
+from headway.stores.sqlite.ledger import SqliteLedger
+from headway.stores.sqlite.options import SqliteOptions
+from headway.stores.sqlite.reader import Reader
+from headway.stores.sqlite.timing import monotonic, system_clock
+from headway.stores.sqlite.wakes import Wakes
+from headway.stores.sqlite.writer import Woken, Writer
+
+Answer = TypeVar("Answer")
+
+
+class SqliteStore:
+    """All state in one file; several processes may open it at once. See `Store` for the promises.
+
+    Args:
+        options: of the file.
+        clock: tells ms since 1970; None for the machine's.
+
+    Raises:
+        StoreUnavailable: the file cannot be made, opened or written.
+        StoreCorrupt: it is no database, or a damaged one; it was not touched.
+        SchemaMismatch: it is something else's, or its schema is older or newer; not touched.
+    """
+
+    def __init__(self, options: SqliteOptions, clock: Clock | None = None) -> None:
+        self._options = options
+        clock = clock or system_clock
+        create(options)
+        self._wakes = Wakes(clock)
+        self._bells = Bells(options.path)
+        self._backstop = Backstop(options)
+        self._last_wake = 0
+        self._reader = Reader(options, clock)
+        self._writer = Writer(options, clock, self._announce)
+        self._keeper = Keeper(self._bells, self._hear, self._look)
+
+    async def _write(self, call: Call[Answer]) -> Answer:
+        self._keeper.start()
+        self._writer.desk.submit(call)
+        return await call.future
+
+    # Producing
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """See `Store.enqueue`."""
+        call = Call(lambda ledger: verbs.enqueue(ledger, jobs), jobs=jobs, takes_room=True)
+        return await self._write(call)
+
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+        """See `Store.restore`."""
+        return await self._write(Call(lambda ledger: verbs.restore(ledger, jobs), takes_room=True))
+
+    async def fire(self, request: FireRequest) -> FireReply:
+        """See `Store.fire`."""
+        return await self._write(Call(lambda ledger: verbs.fire(ledger, request), takes_room=True))
+
+    # Working
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        """See `Store.claim`.
+
+        Raises:
+            StoreChanged: the file is another one, or an older state of the one seen before.
+        """
+        seen = self._wakes.count
+        reply = await self._write(Call(lambda ledger: _claim(ledger, request)))
+        return replace(reply, seen=seen)
+
+    async def settle(self, request: SettleRequest) -> list[Verdict]:
+        """See `Store.settle`."""
+        return await self._write(Call(lambda ledger: verbs.settle(ledger, request)))
+
+    async def beat(self, request: BeatRequest) -> BeatReply:
+        """See `Store.beat`."""
+        return await self._write(Call(lambda ledger: verbs.beat(ledger, request)))
+
+    async def signal(self, signal: Signal) -> SignalReply:
+        """See `Store.signal`."""
+        return await self._write(Call(lambda ledger: verbs.signal(ledger, signal)))
+
+    # Operating
+
+    async def act(self, request: ActRequest) -> list[ActReply]:
+        """See `Store.act`."""
+        return await self._write(Call(lambda ledger: verbs.act(ledger, request)))
+
+    async def define(self, request: DefineRequest) -> int:
+        """See `Store.define`."""
+        return await self._write(Call(lambda ledger: verbs.define(ledger, request)))
+
+    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+        """See `Store.release_permit`."""
+        return await self._write(
+            Call(lambda ledger: verbs.release_permit(ledger, gate, job, author, reason))
+        )
+
+    async def new_epoch(self, author: str, reason: str) -> int:
+        """Begins a new epoch: every run of an older one is fenced off; on the trail.
+
+        Returns:
+            The epoch now.
+        """
+        return await self._write(Call(lambda ledger: new_epoch(ledger, author, reason)))
+
+    async def reset_clock(self, author: str, reason: str) -> int:
+        """Sets the store's time back to its clock, in a new epoch; on the trail.
+
+        Returns:
+            By how many ms the time went back.
+        """
+        return await self._write(Call(lambda ledger: reset_clock(ledger, author, reason)))
+
+    # Time and chores
+
+    async def sweep(self, n: int) -> SweepReply:
+        """See `Store.sweep`."""
+        return await self._write(Call(lambda ledger: verbs.sweep(ledger, n)))
+
+    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
+        """See `Store.lead`."""
+        return await self._write(Call(lambda ledger: verbs.lead(ledger, role, holder, lease_ms)))
+
+    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
+        """See `Store.wait`."""
+        if self._keeper.hang_up_bell():
+            # Something may have been rung before there was a bell: the caller claims once more.
+            self._keeper.start()
+            return
+        await self._wakes.wait(lanes, until_at, seen)
+
+    async def read(self, query: Query[Answer]) -> Answer:
+        """See `Store.read`."""
+        self._keeper.start()
+        call = Call(lambda ledger: verbs.read(ledger, query))
+        self._reader.desk.submit(call)
+        return await call.future
+
+    async def close(self) -> None:
+        """Lets go of everything; running operations end first."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        limit = self._options.patience_ms / 1000
+        self._writer.desk.close(limit)
+        self._reader.desk.close(limit)
+        self._keeper.stop()
+        self._bells.close()
+        self._backstop.close()
+
+    # What the threads tell
+
+    def _announce(self, number: int, lanes: Woken) -> None:
+        self._last_wake = number
+        self._wakes.wake(lanes)
+        self._bells.ring(number, lanes)
+
+    def _hear(self, rung: Ring) -> None:
+        number, lanes = rung
+        missed = number > self._last_wake + 1
+        self._last_wake = max(self._last_wake, number)
+        if missed:
+            self._wakes.wake_all()
+        else:
+            self._wakes.wake(lanes)
+
+    def _look(self) -> None:
+        """Looks once a second for missed bells, a replaced file, and patience that ended."""
+        self._writer.look_at_file()
+        since = self._writer.turnstile.waiting_since
+        patience = self._options.patience_ms / 1000
+        if since is not None and monotonic() - since > patience:
+            message = f"another process has held {self._options.path} for {patience:g} seconds"
+            hint = "it may be stopped: look for it, end it; nothing was written"
+            late = self._writer.desk.waiting_before(monotonic() - patience)
+            fail(late, StoreUnavailable(message, hint=hint))
+        if self._bells.hung and (number := self._backstop.last_wake()) > self._last_wake:
+            self._last_wake = number
+            self._wakes.wake_all()
+
+
+def _claim(ledger: SqliteLedger, request: ClaimRequest) -> ClaimReply:
+    if ledger.session.changed:
+        message = "the store is another one, or an older state of the one that was seen before"
+        raise StoreChanged(
+            message, hint="find out why, then `headway doctor --new-epoch`; nothing was written"
+        )
+    return verbs.claim(ledger, request)

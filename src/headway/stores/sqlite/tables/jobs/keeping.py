@@ -1,0 +1,108 @@
+"""Jobs are written, read by id and forgotten, and the runs that ended with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headway.stores.ledger.rows import JobRow, RunRow
+from headway.stores.sqlite.codec import decoder, encode
+from headway.stores.sqlite.database import number_list, text_list
+from headway.stores.sqlite.numbers import KEPT_EVENTS, LAST_SEQ
+from headway.stores.sqlite.tables.jobs.base import JobsBase
+from headway.stores.sqlite.tables.jobs.record import (
+    COLUMNS,
+    INSERT,
+    SAVE,
+    new_values,
+    saved_values,
+)
+
+_KNOWN = "SELECT id FROM job INDEXED BY job_id WHERE id IN carray(?)"
+_KNOWN_ONE = "SELECT id FROM job INDEXED BY job_id WHERE id = ?"
+_LOAD = f"SELECT {COLUMNS} FROM job INDEXED BY job_id WHERE id IN carray(?)"  # noqa: S608  (names of columns only)
+_SEQS = "SELECT seq, id, key, flow FROM job INDEXED BY job_id WHERE id IN carray(?)"
+_REMOVE = "DELETE FROM job WHERE seq IN carray(?)"
+_REMOVE_RUNS = "DELETE FROM run WHERE job IN carray(?)"
+_REMOVE_KNOWN = "DELETE FROM known INDEXED BY known_job WHERE job IN carray(?)"
+_COUNT_EVENTS = "SELECT count(*) FROM event WHERE scope IN carray(?) AND kept_until IS NOT NULL"
+_REMOVE_EVENTS = "DELETE FROM event WHERE scope IN carray(?)"
+_REMOVE_KEY = "DELETE FROM dedupe WHERE tenant = ? AND key = ? AND job = ?"
+_ADD_RUN = "INSERT INTO run VALUES ((SELECT seq FROM job WHERE id = ?), ?, ?)"
+_RUNS = "SELECT body FROM run WHERE job = ? ORDER BY run"
+
+_decode_run = decoder(RunRow)
+
+
+class JobKeeping(JobsBase):
+    """The part of the job table that keeps whole rows."""
+
+    def insert(self, rows: Sequence[JobRow]) -> None:
+        """Adds jobs whose ids are new, and gives each its `seq`, growing in this order."""
+        session = self._session
+        last = session.numbers.get(LAST_SEQ)
+        values = [new_values(session, row, seq) for seq, row in enumerate(rows, last + 1)]
+        if len(values) == 1:
+            self._db.execute(INSERT, values[0])
+        else:
+            self._db.executemany(INSERT, values)
+        for seq, row in enumerate(rows, last + 1):
+            row.seq = seq
+        session.numbers.put(LAST_SEQ, last + len(rows))
+
+    def known(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that exist."""
+        if len(ids) == 1:
+            found = self._db.execute(_KNOWN_ONE, ids).get
+            return set() if found is None else {found}
+        if not ids:
+            return set()
+        return {one for (one,) in self._db.execute(_KNOWN, (text_list(ids),))}
+
+    def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
+        """The jobs that exist, by id in the order asked; a copy each."""
+        wanted = tuple(dict.fromkeys(ids))
+        if not wanted:
+            return {}
+        rows = self._rows(self._db.execute(_LOAD, (text_list(wanted),)))
+        found = {row.id: row for row in rows}
+        return {one: found[one] for one in wanted if one in found}
+
+    def save(self, rows: Iterable[JobRow]) -> None:
+        """Writes changed jobs back whole."""
+        session = self._session
+        self._db.executemany(SAVE, [saved_values(session, row) for row in rows])
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Forgets jobs with their runs, known keys, events and dedupe keys."""
+        if not ids:
+            return
+        db, named = self._db, text_list(ids)
+        found = db.execute(_SEQS, (named,)).fetchall()
+        if not found:
+            return
+        tenant = self._session.flows.thing
+        keys = [(tenant(flow).tenant, key, one) for _, one, key, flow in found if key is not None]
+        gone = number_list([row[0] for row in found])
+        kept = db.execute(_COUNT_EVENTS, (named,)).get
+        if kept:
+            self._session.numbers.add(KEPT_EVENTS, -kept)
+        db.execute(_REMOVE_EVENTS, (named,))
+        db.execute(_REMOVE_KNOWN, (named,))
+        db.execute(_REMOVE_RUNS, (gone,))
+        db.execute(_REMOVE, (gone,))
+        db.executemany(_REMOVE_KEY, keys)
+
+    def add_runs(self, rows: Sequence[RunRow]) -> None:
+        """Keeps runs that ended."""
+        self._db.executemany(_ADD_RUN, [(row.job, row.run, encode(row)) for row in rows])
+
+    def runs(self, ids: Sequence[str]) -> dict[str, list[RunRow]]:
+        """The runs kept of each job, oldest first."""
+        if not ids:
+            return {}
+        found: dict[str, list[RunRow]] = {}
+        for seq, one, _, _ in self._db.execute(_SEQS, (text_list(ids),)).fetchall():
+            runs = [_decode_run(body) for (body,) in self._db.execute(_RUNS, (seq,))]
+            if runs:
+                found[one] = runs
+        return found

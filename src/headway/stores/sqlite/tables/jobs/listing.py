@@ -1,0 +1,137 @@
+"""Listings for people: a bounded walk, a place in a flow, the oldest that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headway.contract.views import JobsQuery
+from headway.core.claim import Order
+from headway.core.errors import InvalidValue
+from headway.stores.ledger.rows import JobRow
+from headway.stores.sqlite.database import number_list
+from headway.stores.sqlite.tables.jobs.record import COLUMNS
+from headway.stores.sqlite.tables.jobs.starting import JobStarting
+from headway.stores.sqlite.tables.states import CODES
+
+LOOKED_AT = 5_000
+"""Rows that one page of a listing looks at."""
+_CHUNK = 500
+_END = 2**62
+
+_WALK = "SELECT seq, flow, state FROM job WHERE seq > ? ORDER BY seq LIMIT ?"
+_WALK_BACK = "SELECT seq, flow, state FROM job WHERE seq < ? ORDER BY seq DESC LIMIT ?"
+_ABOUT = (
+    "SELECT seq, flow, state FROM job INDEXED BY job_subject"
+    " WHERE subject IS NOT NULL AND subject = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2"
+)
+_ABOUT_BACK = (
+    "SELECT seq, flow, state FROM job INDEXED BY job_subject"
+    " WHERE subject IS NOT NULL AND subject = ?3 AND seq < ?1 ORDER BY seq DESC LIMIT ?2"
+)
+_ENDED_BADLY = (
+    "SELECT seq, flow, state FROM job INDEXED BY job_ended_badly"
+    " WHERE state >= 6 AND state = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2"
+)
+_ENDED_BADLY_BACK = (
+    "SELECT seq, flow, state FROM job INDEXED BY job_ended_badly"
+    " WHERE state >= 6 AND state = ?3 AND seq < ?1 ORDER BY seq DESC LIMIT ?2"
+)
+_BY_SEQ = f"SELECT {COLUMNS} FROM job WHERE seq IN carray(?)"  # noqa: S608  (names of columns only)
+_BEFORE = (
+    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
+    " WHERE state = 1 AND lane = ?1 AND flow = ?2 AND priority < ?3 LIMIT ?4)"
+)
+_BEFORE_DUE = (
+    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting"
+    " WHERE state = 1 AND lane = ?1 AND flow = ?2 AND priority = ?3 AND due_at < ?5 LIMIT ?4)"
+)
+_BEFORE_SEQ = (
+    "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_waiting WHERE state = 1"
+    " AND lane = ?1 AND flow = ?2 AND priority = ?3 AND due_at = ?5 AND seq < ?6 LIMIT ?4)"
+)
+_FIRST_DUE = (
+    "SELECT due_at FROM job INDEXED BY job_waiting"
+    " WHERE state = 1 AND lane = ? AND flow = ? ORDER BY priority, due_at LIMIT 1"
+)
+
+_Seen = tuple[int, int, int]
+
+
+class JobListing(JobStarting):
+    """The part of the job table that people look at."""
+
+    def place(self, flow: int, order: Order, limit: int) -> int:
+        """How many waiting jobs of the flow stand before this order; counted up to `limit`."""
+        lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
+        which = (lane, flow, order.priority, limit)
+        count: int = self._db.execute(_BEFORE, which).get
+        if count < limit:
+            count += self._db.execute(_BEFORE_DUE, (*which, order.due_at)).get
+        if count < limit:
+            count += self._db.execute(_BEFORE_SEQ, (*which, order.due_at, order.seq)).get
+        return min(limit, count)
+
+    def oldest_due(self, lane: str) -> int | None:
+        """The due time of a waiting job that is among the oldest of its lane; a hint for people."""
+        number = self._session.lanes.find(lane)
+        firsts = [
+            self._db.execute(_FIRST_DUE, (number, flow)).get
+            for flow in self.flows_waiting(lane, -1, 16)
+        ]
+        return min(firsts, default=None)
+
+    def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
+        """A bounded page of a listing, and its cursor; `ids` and `key` are not its business."""
+        wanted: list[int] = []
+        last = 0
+        for looked, (seq, flow, state) in enumerate(self._walk(query)):
+            if len(wanted) == query.limit or looked == LOOKED_AT:
+                return self._by_seq(wanted), str(last)
+            last = seq
+            if self._matches(query, flow, state):
+                wanted.append(seq)
+        return self._by_seq(wanted), None
+
+    def _walk(self, query: JobsQuery) -> Iterator[_Seen]:
+        sql, bound = _statement(query)
+        at = _cursor(query)
+        while chunk := self._db.execute(sql, (at, _CHUNK, *bound)).fetchall():
+            yield from chunk
+            at = chunk[-1][0]
+
+    def _matches(self, query: JobsQuery, flow: int, state: int) -> bool:
+        if query.states and all(CODES[one] != state for one in query.states):
+            return False
+        key = self._session.flows.thing(flow)
+        tenant = query.tenant if query.subject is None else query.tenant or ""
+        return (
+            (query.lane is None or key.lane == query.lane)
+            and (tenant is None or key.tenant == tenant)
+            and (query.kind is None or key.kind == query.kind)
+        )
+
+    def _by_seq(self, seqs: list[int]) -> list[JobRow]:
+        if not seqs:
+            return []
+        found = {
+            row.seq: row for row in self._rows(self._db.execute(_BY_SEQ, (number_list(seqs),)))
+        }
+        return [found[seq] for seq in seqs]
+
+
+def _statement(query: JobsQuery) -> tuple[str, tuple[str | int, ...]]:
+    """The walk that looks at the fewest rows, and what it is bound to."""
+    if query.subject is not None:
+        return (_ABOUT_BACK if query.newest else _ABOUT), (query.subject,)
+    if len(query.states) == 1 and CODES[query.states[0]] >= 6:
+        return (_ENDED_BADLY_BACK if query.newest else _ENDED_BADLY), (CODES[query.states[0]],)
+    return (_WALK_BACK if query.newest else _WALK), ()
+
+
+def _cursor(query: JobsQuery) -> int:
+    if query.cursor is None:
+        return _END if query.newest else 0
+    if not (query.cursor.isascii() and query.cursor.isdigit() and len(query.cursor) < 19):
+        message = f"the cursor {query.cursor!r} is not one of this listing"
+        raise InvalidValue(message, hint="pass the cursor of the page before")
+    return int(query.cursor)

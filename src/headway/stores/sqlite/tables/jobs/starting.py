@@ -1,0 +1,206 @@
+"""Jobs start and end: the heads of flows, and what a worker holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.core.claim import Head, Order
+from headway.stores.ledger.rows import GatedStart, HeldRow, JobRow
+from headway.stores.sqlite.codec import (
+    decode_cascade,
+    decode_uses,
+    encode_cascade,
+    encode_members,
+)
+from headway.stores.sqlite.database import number_list, text_list
+from headway.stores.sqlite.tables.jobs.base import JobsBase
+from headway.stores.sqlite.tables.jobs.record import COLUMNS, Row
+from headway.stores.sqlite.tables.states import STATES
+
+HEAD = (
+    "priority, due_at, seq, id, keyed, ticket, cascade, run, attempt, stage, subject, args,"
+    " policy, blocked_ms"
+)
+_FLOWS_WAITING = (
+    "WITH RECURSIVE waiting (flow) AS ("
+    " SELECT min(flow) FROM job INDEXED BY job_waiting WHERE state = 1 AND lane = ?1 AND flow > ?2"
+    " UNION ALL SELECT (SELECT min(job.flow) FROM job INDEXED BY job_waiting"
+    " WHERE state = 1 AND lane = ?1 AND job.flow > waiting.flow)"
+    " FROM waiting WHERE waiting.flow IS NOT NULL)"
+    " SELECT flow FROM waiting WHERE flow IS NOT NULL LIMIT ?3"
+)
+_HEADS = (
+    f"SELECT {HEAD} FROM job INDEXED BY job_waiting"  # noqa: S608  (names of columns only)
+    " WHERE state = 1 AND lane = ? AND flow = ? ORDER BY priority, due_at, seq LIMIT ?"
+)
+_START_PLAIN = (
+    "UPDATE job SET state = 3, run = run + 1, attempt = attempt + 1, worker = ?2, request = ?3,"
+    " claimed_at = ?4, blocked_ms = blocked_ms + ?5 WHERE seq IN carray(?1)"
+)
+_START_GATED = (
+    "UPDATE job SET state = 3, run = run + 1, attempt = attempt + 1, worker = ?2, request = ?3,"
+    " claimed_at = ?4, blocked_ms = blocked_ms + ?5, ticket = NULL, ticket_amount = 0, care = 1,"
+    " members = ?6, gated = ?6 IS NOT NULL, candidate = ?7, cascade = coalesce(?8, cascade)"
+    " WHERE seq = ?1"
+)
+_FINISHING_LANES = (
+    "SELECT count(*), min(lane), max(lane) FROM job INDEXED BY job_id"
+    " WHERE id IN carray(?1) AND run = ?2 AND worker = ?3 AND state = 3 AND care = 0"
+)
+_FINISHING = (
+    "SELECT id, lane FROM job INDEXED BY job_id"
+    " WHERE id IN carray(?1) AND run = ?2 AND worker = ?3 AND state = 3 AND care = 0"
+)
+_FINISH = (
+    "UPDATE job INDEXED BY job_id SET state = 5, outcome = 'succeeded', last_worker = worker,"
+    " worker = NULL, finished_at = ?4, purge_at = ?5"
+    " WHERE id IN carray(?1) AND run = ?2 AND worker = ?3 AND state = 3 AND care = 0"
+)
+_HELD_BY = (
+    "SELECT id, run, request, state, cancel_requested FROM job INDEXED BY job_worker"
+    " WHERE state IN (3, 4) AND worker = ? ORDER BY priority, due_at, seq"
+)
+_TAKEN_BY = (
+    f"SELECT {COLUMNS} FROM job INDEXED BY job_worker"  # noqa: S608  (names of columns only)
+    " WHERE state IN (3, 4) AND worker = ? AND request = ? AND state = 3"
+    " ORDER BY priority, due_at, seq"
+)
+_HELD = (
+    f"SELECT {COLUMNS} FROM job INDEXED BY job_held"  # noqa: S608  (names of columns only)
+    " WHERE state IN (3, 4) AND id > ? ORDER BY id LIMIT ?"
+)
+
+
+class JobStarting(JobsBase):
+    """The part of the job table that claims and settlements use."""
+
+    def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:
+        """Flows of a lane with waiting jobs, by number, those above `after`."""
+        number = self._session.lanes.find(lane)
+        if number is None:
+            return []
+        return [flow for (flow,) in self._db.execute(_FLOWS_WAITING, (number, after, limit))]
+
+    def heads(self, flow: int, limit: int) -> list[Head]:
+        """The first waiting jobs of a flow, in order."""
+        lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
+        return [read_head(row) for row in self._db.execute(_HEADS, (lane, flow, limit))]
+
+    def start_plain(self, seqs: Sequence[int], worker: str, request: int, blocked_ms: int) -> None:
+        """Waiting jobs that hold nothing become running, claimed now."""
+        who = self._session.words.number(worker)
+        now = self._session.now
+        self._db.execute(_START_PLAIN, (number_list(seqs), who, request, now, blocked_ms))
+
+    def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
+        """As `start_plain`, with what each holds; the ticket is gone, `care` is set."""
+        who = self._session.words.number(worker)
+        now = self._session.now
+        self._db.executemany(
+            _START_GATED,
+            [
+                (
+                    start.seq,
+                    who,
+                    request,
+                    now,
+                    start.blocked_ms,
+                    encode_members(start.members),
+                    start.candidate or None,
+                    encode_cascade(start.cascade),
+                )
+                for start in starts
+            ],
+        )
+
+    def finish_plain(
+        self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int
+    ) -> list[str | None]:
+        """Running jobs of this worker and run, with no need of care, become succeeded now.
+
+        Returns:
+            For each, in this order, its lane; None for one that was left untouched.
+        """
+        who = self._session.words.find(worker)
+        if who is None or not runs:
+            return [None] * len(runs)
+        by_run: dict[int, list[str]] = {}
+        for one, run in runs:
+            by_run.setdefault(run, []).append(one)
+        if len(by_run) == 1:
+            ended = self._finish(who, runs[0][1], by_run[runs[0][1]], purge_at)
+            if isinstance(ended, str):
+                return [ended] * len(runs)
+            return [ended.pop(one, None) for one, _ in runs]
+        several: dict[tuple[str, int], str] = {}
+        for run, ids in by_run.items():
+            ended = self._finish(who, run, ids, purge_at)
+            lanes = dict.fromkeys(ids, ended) if isinstance(ended, str) else ended
+            several.update(((one, run), lane) for one, lane in lanes.items())
+        return [several.pop(one, None) for one in runs]
+
+    def _finish(self, who: int, run: int, ids: list[str], purge_at: int) -> str | dict[str, str]:
+        """The lane of all of them, or the lane of each that was ended."""
+        lane = self._session.lanes.thing
+        which = (text_list(ids), run, who)
+        count, first, last = self._db.execute(_FINISHING_LANES, which).get
+        if not count:
+            return {}
+        same = count == len(ids) and first == last
+        lanes = {} if same else {one: lane(no) for one, no in self._db.execute(_FINISHING, which)}
+        self._db.execute(_FINISH, (*which, self._session.now, purge_at))
+        return lane(first) if same else lanes
+
+    def held_by(self, worker: str) -> list[HeldRow]:
+        """Running and awaiting jobs whose run this worker holds."""
+        who = self._session.words.find(worker)
+        if who is None:
+            return []
+        return [
+            HeldRow(one, run, request, STATES[state], bool(cancel))
+            for one, run, request, state, cancel in self._db.execute(_HELD_BY, (who,))
+        ]
+
+    def taken_by(self, worker: str, request: int) -> list[JobRow]:
+        """Running jobs that this claim of the worker took, in order of start (their order)."""
+        who = self._session.words.find(worker)
+        return [] if who is None else self._rows(self._db.execute(_TAKEN_BY, (who, request)))
+
+    def held(self, after: str, limit: int) -> list[JobRow]:
+        """Running and awaiting jobs by id, those above `after`."""
+        return self._rows(self._db.execute(_HELD, (after, limit)))
+
+
+def read_head(row: Row) -> Head:
+    """The head of a row that was selected by `HEAD`."""
+    (
+        priority,
+        due_at,
+        seq,
+        one,
+        keyed,
+        ticket,
+        data,
+        run,
+        attempt,
+        stage,
+        subject,
+        args,
+        policy,
+        blocked_ms,
+    ) = row
+    cascade = decode_cascade(data) if data is not None else None
+    return Head(
+        Order(priority, due_at, seq),
+        one,
+        decode_uses(keyed) if keyed is not None else (),
+        ticket,
+        cascade.order() if cascade is not None else (),
+        run,
+        attempt,
+        stage or "",
+        subject,
+        args,
+        policy,
+        blocked_ms,
+    )

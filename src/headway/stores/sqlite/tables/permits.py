@@ -1,0 +1,69 @@
+"""The table of permits: rows that name their holders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headway.stores.ledger.rows import PermitRow
+from headway.stores.sqlite.database import text_list
+from headway.stores.sqlite.session import Session
+
+_ADD = "INSERT INTO permit (gate, job, run, pool, amount, since, hold) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_OF_JOBS = (
+    "SELECT gate, job, run, pool, amount, since, hold FROM permit WHERE job IN carray(?)"
+    " ORDER BY job, gate"
+)
+_REMOVE = "DELETE FROM permit WHERE job = ? AND gate = ? AND run = ?"
+_AT = (
+    "SELECT gate, job, run, pool, amount, since, hold FROM permit INDEXED BY permit_gate"
+    " WHERE gate = ? ORDER BY since, job LIMIT ?"
+)
+_COUNT = (
+    "SELECT count(*), coalesce(sum(amount), 0) FROM permit INDEXED BY permit_gate WHERE gate = ?"
+)
+_SUMS = (
+    "SELECT gate, sum(amount) FROM permit INDEXED BY permit_gate"
+    " WHERE gate > ? GROUP BY gate ORDER BY gate LIMIT ?"
+)
+_PAGE = (
+    "SELECT gate, job, run, pool, amount, since, hold FROM permit INDEXED BY permit_gate"
+    " WHERE gate >= ?1 AND (gate > ?1 OR job > ?2) ORDER BY gate, job LIMIT ?3"
+)
+
+
+class SqlitePermits:
+    """Permits; a job holds at most one of a gate."""
+
+    def __init__(self, session: Session) -> None:
+        self._db = session.db
+
+    def add(self, rows: Sequence[PermitRow]) -> None:
+        """Adds permits."""
+        self._db.executemany(_ADD, rows)
+
+    def of_jobs(self, jobs: Iterable[str]) -> list[PermitRow]:
+        """The permits that jobs hold, by (job, gate)."""
+        wanted = tuple(jobs)
+        if not wanted:
+            return []
+        return list(map(PermitRow._make, self._db.execute(_OF_JOBS, (text_list(wanted),))))
+
+    def remove(self, rows: Sequence[PermitRow]) -> None:
+        """Removes these."""
+        self._db.executemany(_REMOVE, [(row.job, row.gate, row.run) for row in rows])
+
+    def at(self, gate: str, limit: int) -> list[PermitRow]:
+        """The first holders of a gate, oldest first."""
+        return list(map(PermitRow._make, self._db.execute(_AT, (gate, limit))))
+
+    def count(self, gate: str) -> tuple[int, int]:
+        """How many permits rows a gate has, and the sum of their amounts."""
+        return self._db.execute(_COUNT, (gate,)).get
+
+    def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
+        """Gates that have permits out, by name, those above `after`, with the amounts' sum."""
+        return self._db.execute(_SUMS, (after, limit)).fetchall()
+
+    def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
+        """Permits by (gate, job), those above `after`."""
+        return list(map(PermitRow._make, self._db.execute(_PAGE, (*after, limit))))

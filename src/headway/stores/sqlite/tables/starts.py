@@ -1,0 +1,45 @@
+"""The table of the starts that rates count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.stores.sqlite.session import Session
+
+_ADD = "INSERT INTO start VALUES (?, ?, ?) ON CONFLICT (gate, at) DO UPDATE SET n = n + excluded.n"
+_TRIM_SUM = "SELECT coalesce(sum(n), 0) FROM start WHERE gate = ? AND at <= ?"
+_TRIM = "DELETE FROM start WHERE gate = ? AND at <= ?"
+_TOTAL = "SELECT coalesce(sum(n), 0) FROM start WHERE gate = ? AND at > ?"
+_OLDEST = "SELECT at, n FROM start WHERE gate = ? AND at > ? ORDER BY at LIMIT ?"
+
+
+class SqliteStarts:
+    """One number for each gate and millisecond."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._db = session.db
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Counts starts now, by gate."""
+        now = self._session.now
+        self._db.executemany(_ADD, [(gate, now, n) for gate, n in counts.items()])
+
+    def trim(self, gate: str, until_at: int) -> int:
+        """Forgets the starts up to a moment, that one included.
+
+        Returns:
+            How many starts were forgotten.
+        """
+        gone: int = self._db.execute(_TRIM_SUM, (gate, until_at)).get
+        if gone:
+            self._db.execute(_TRIM, (gate, until_at))
+        return gone
+
+    def total(self, gate: str, after_at: int) -> int:
+        """How many starts are later than a moment."""
+        return self._db.execute(_TOTAL, (gate, after_at)).get
+
+    def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
+        """The first (moment, number) later than a moment, oldest first."""
+        return self._db.execute(_OLDEST, (gate, after_at, limit)).fetchall()

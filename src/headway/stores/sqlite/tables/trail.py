@@ -1,0 +1,57 @@
+"""The tables of the trail and of requests that were answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.stores.ledger.rows import TrailRow
+from headway.stores.sqlite.session import Session
+
+_ADD = "INSERT INTO trail (at, author, reason, verb, target, detail) VALUES (?, ?, ?, ?, ?, ?)"
+_PAGE = (
+    "SELECT seq, at, author, reason, verb, target, detail FROM trail"
+    " WHERE seq < ? ORDER BY seq DESC LIMIT ?"
+)
+_PAGE_OF = (
+    "SELECT seq, at, author, reason, verb, target, detail FROM trail INDEXED BY trail_target"
+    " WHERE target = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+)
+_ANSWER = "SELECT answer FROM answer WHERE request = ?"
+_KEEP = "INSERT INTO answer VALUES (?, ?, ?) ON CONFLICT (request) DO NOTHING"
+_FORGET = (
+    "DELETE FROM answer WHERE request IN"
+    " (SELECT request FROM answer INDEXED BY answer_at WHERE at < ? ORDER BY at LIMIT 100)"
+)
+_KEPT_MS = 7_200_000
+_END = 2**62
+
+
+class SqliteTrail:
+    """Who did what, when and why."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._db = session.db
+
+    def add(self, rows: Sequence[TrailRow]) -> None:
+        """Adds lines; `seq` is given here."""
+        self._db.executemany(_ADD, [row[1:] for row in rows])
+
+    def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
+        """Lines, newest first; of one target, or all; those with a smaller seq than `before`."""
+        end = _END if before is None else before
+        if target is None:
+            found = self._db.execute(_PAGE, (end, limit))
+        else:
+            found = self._db.execute(_PAGE_OF, (target, end, limit))
+        return [TrailRow._make(row) for row in found]
+
+    def answer(self, request: str) -> bytes | None:
+        """What a request was answered."""
+        return self._db.execute(_ANSWER, (request,)).get
+
+    def keep_answer(self, request: str, answer: bytes) -> None:
+        """Keeps what a request was answered, for an hour at least."""
+        now = self._session.now
+        self._db.execute(_FORGET, (now - _KEPT_MS,))
+        self._db.execute(_KEEP, (request, now, answer))

@@ -1,0 +1,85 @@
+"""The table of workers and their leases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.stores.ledger.rows import WorkerRow
+from headway.stores.sqlite.codec import decode_names, encode
+from headway.stores.sqlite.database import text_list
+from headway.stores.sqlite.session import Session
+
+_LOAD = "SELECT id, name, lanes, seen_at, lease_until, request, lapsed FROM worker WHERE id = ?"
+_SAVE = (
+    "INSERT INTO worker VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+    " name = excluded.name, lanes = excluded.lanes, seen_at = excluded.seen_at,"
+    " lease_until = excluded.lease_until, request = excluded.request, lapsed = excluded.lapsed"
+)
+_REMOVE = "DELETE FROM worker WHERE id IN carray(?)"
+_LAPSED = (
+    "SELECT id, name, lanes, seen_at, lease_until, request, lapsed"
+    " FROM worker INDEXED BY worker_lease"
+    " WHERE lapsed = 0 AND lease_until <= ? ORDER BY lease_until, id LIMIT ?"
+)
+_NEXT_LAPSE = "SELECT min(lease_until) FROM worker INDEXED BY worker_lease WHERE lapsed = 0"
+_ALL = "SELECT id, name, lanes, seen_at, lease_until, request, lapsed FROM worker ORDER BY id"
+
+_Kept = tuple[str, str, bytes, int, int, int, int]
+
+
+class SqliteWorkers:
+    """Workers by their random ids."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._db = session.db
+
+    def load(self, worker: str) -> WorkerRow | None:
+        """A worker; a copy."""
+        row = self._db.execute(_LOAD, (worker,)).fetchone()
+        return _row(row) if row is not None else None
+
+    def save(self, row: WorkerRow) -> None:
+        """Writes a worker."""
+        self._db.execute(
+            _SAVE,
+            (
+                row.id,
+                row.name,
+                encode(row.lanes),
+                row.seen_at,
+                row.lease_until,
+                row.request,
+                row.lapsed,
+            ),
+        )
+
+    def remove(self, workers: Sequence[str]) -> None:
+        """Forgets workers."""
+        if workers:
+            self._db.execute(_REMOVE, (text_list(workers),))
+
+    def lapsed(self, limit: int) -> list[WorkerRow]:
+        """Workers whose lease has ended and that no sweep has seen yet."""
+        return [_row(row) for row in self._db.execute(_LAPSED, (self._session.now, limit))]
+
+    def next_lapse(self) -> int | None:
+        """When the next lease ends."""
+        return self._db.execute(_NEXT_LAPSE).get
+
+    def all(self) -> list[WorkerRow]:
+        """All workers, by id."""
+        return [_row(row) for row in self._db.execute(_ALL)]
+
+
+def _row(kept: _Kept) -> WorkerRow:
+    worker, name, lanes, seen_at, lease_until, request, lapsed = kept
+    return WorkerRow(
+        id=worker,
+        name=name,
+        lanes=decode_names(lanes),
+        seen_at=seen_at,
+        lease_until=lease_until,
+        request=request,
+        lapsed=bool(lapsed),
+    )

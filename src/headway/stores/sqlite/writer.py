@@ -1,0 +1,280 @@
+"""The writer: one thread, one connection, one commit for all that was asked meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from headway.contract.clock import Clock
+from headway.core.errors import StoreError, StoreFull
+from headway.core.job import MAX_BATCH, NewJob
+from headway.stores.ledger.verbs import enqueue
+from headway.stores.sqlite.calls import AnyCall, deliver
+from headway.stores.sqlite.connection import connect
+from headway.stores.sqlite.desk import Desk
+from headway.stores.sqlite.failures import Failure, explain, is_broken
+from headway.stores.sqlite.ledger import SqliteLedger
+from headway.stores.sqlite.numbers import WAKES
+from headway.stores.sqlite.options import SqliteOptions
+from headway.stores.sqlite.room import Room
+from headway.stores.sqlite.session import Session
+from headway.stores.sqlite.timing import monotonic
+from headway.stores.sqlite.turnstile import Turnstile
+
+GROUP_CALLS = 256
+"""The most calls of one commit."""
+GROUP_SECONDS = 0.015
+"""When a step has held the file for so long, it ends, so that other processes get their turn."""
+
+Woken = dict[tuple[str | None, int | None], None]
+Announce = Callable[[int, Woken], None]
+"""Told after a commit: its number, and the lanes to wake (None: any) with from when (None: now)."""
+
+
+class Writer:
+    """Everything that writes goes through here.
+
+    Args:
+        options: of the file.
+        clock: tells ms since 1970.
+        announce: is told what a commit may have made claimable.
+
+    Attributes:
+        turnstile: its way to the file's write lock.
+        desk: where calls are handed in.
+    """
+
+    def __init__(self, options: SqliteOptions, clock: Clock, announce: Announce) -> None:
+        self._options = options
+        self._clock = clock
+        self._announce = announce
+        self._room = Room(options.path, options.reserve_bytes)
+        self._inode = -1
+        self._stale = False
+        self._done: list[AnyCall] = []
+        self._woken: list[tuple[int, Woken]] = []
+        self._seen: Session | None = None
+        self._ledger: SqliteLedger | None = None
+        self._ledger = self._open()
+        self.turnstile = Turnstile(options.path)
+        self.desk = Desk("headway-writer", self._serve, self._leave)
+
+    # The connection
+
+    def _open(self) -> SqliteLedger:
+        if self._ledger is not None and not self._stale:
+            return self._ledger
+        self._close()
+        self._inode = os.stat(self._options.path).st_ino if self._options.path.exists() else -1
+        session = Session(connect(self._options), self._clock)
+        if self._seen is not None:
+            session.follow(self._seen)
+        self._seen = session
+        self._stale = False
+        self._ledger = SqliteLedger(session)
+        return self._ledger
+
+    def _close(self) -> None:
+        if self._ledger is not None:
+            with suppress(Failure):
+                self._ledger.session.db.close()
+            self._ledger = None
+
+    def look_at_file(self) -> None:
+        """Notices that another file was put in the place of the one that is open."""
+        try:
+            self._stale = os.stat(self._options.path).st_ino != self._inode
+        except OSError:
+            self._stale = True
+
+    def _leave(self) -> None:
+        self._close()
+        self.turnstile.close()
+
+    # Groups
+
+    def _serve(self, calls: deque[AnyCall]) -> None:
+        group: list[AnyCall] = []
+        left: list[AnyCall] = []
+        try:
+            self.turnstile.enter()
+            try:
+                group = [calls.popleft() for _ in range(min(len(calls), GROUP_CALLS))]
+                # Whoever was refused while the door was shut is not begun.
+                group = [call for call in group if not call.dropped]
+                left = self._work(group)
+            finally:
+                self.turnstile.leave()
+        except BaseException as error:  # noqa: BLE001  (a bug must reach its callers, not end the thread)
+            # Where the door itself failed nothing was taken yet.
+            group = group or [calls.popleft()]
+            self._refuse([call for call in group if call not in self._done], error)
+        done, self._done = self._done, []
+        woken, self._woken = self._woken, []
+        for number, lanes in woken:
+            self._announce(number, lanes)
+        deliver(done)
+        # What found no time in this step is the first of the next.
+        calls.extendleft(reversed(left))
+
+    def _work(self, group: list[AnyCall]) -> list[AnyCall]:
+        """Does a group in one step, or in several where one of its calls would fail it.
+
+        Returns:
+            Calls for which there was no time.
+        """
+        group = self._refuse_for_want_of_room(group)
+        if not group:
+            return []
+        try:
+            return self._step(group, self._run_whole)
+        except StoreFull as error:
+            if len(group) > 1:
+                # Alone, the smaller ones may still fit.
+                for call in group:
+                    self._work([call])
+            else:
+                self._refuse(group, error)
+        except StoreError as error:
+            self._refuse(group, error)
+        except Exception as error:  # noqa: BLE001  (whatever a verb raises is its caller's)
+            if len(group) == 1:
+                self._refuse(group, error)
+            else:
+                # One of them was refused: each gets a part of its own, so that the others stand.
+                return self._work_in_parts(group)
+        return []
+
+    def _work_in_parts(self, group: list[AnyCall]) -> list[AnyCall]:
+        try:
+            return self._step(group, self._run_parts)
+        except Exception as error:  # noqa: BLE001  (as above)
+            self._refuse(group, error)
+        return []
+
+    def _refuse(self, group: list[AnyCall], error: BaseException) -> None:
+        for call in group:
+            call.error = error
+        self._done += group
+
+    def _refuse_for_want_of_room(self, group: list[AnyCall]) -> list[AnyCall]:
+        if not any(call.takes_room for call in group):
+            return group
+        shortage = self._room.shortage()
+        if shortage is None:
+            return group
+        self._refuse([call for call in group if call.takes_room], shortage)
+        return [call for call in group if not call.takes_room]
+
+    # A step
+
+    def _step(
+        self, group: list[AnyCall], run: Callable[[SqliteLedger, list[AnyCall]], int]
+    ) -> list[AnyCall]:
+        """Runs calls in one step and commits it.
+
+        Returns:
+            Those for which there was no time.
+
+        Raises:
+            StoreError: what SQLite's error means; nothing was written, or it says so.
+            Exception: what a verb raised; nothing was written.
+        """
+        ledger = self._open()
+        session = ledger.session
+        committing = False
+        try:
+            session.begin(write=True)
+            ran = run(ledger, group)
+            woken = _number_wakes(session)
+            committing = True
+            session.commit()
+        except Failure as error:
+            self._give_up(session, broken=is_broken(error))
+            raised = explain(error, str(self._options.path), committing=committing)
+            raise raised from error
+        except BaseException:
+            self._give_up(session, broken=False)
+            raise
+        self._done += group[:ran]
+        if woken is not None:
+            self._woken.append(woken)
+        return group[ran:]
+
+    def _give_up(self, session: Session, *, broken: bool) -> None:
+        try:
+            session.rollback()
+        except Failure:
+            broken = True
+        if broken:
+            self._close()
+
+    def _run_whole(self, ledger: SqliteLedger, group: list[AnyCall]) -> int:
+        """Runs calls as if they were one; returns how many. One that raises fails all."""
+        session, end = ledger.session, monotonic() + GROUP_SECONDS
+        merged = _insert_together(ledger, group) if len(group) > 1 else frozenset[int]()
+        for place, call in enumerate(group):
+            if place in merged:
+                continue
+            if place and not merged and monotonic() > end:
+                return place
+            session.tell_time()
+            call.answer = call.verb(ledger)
+        return len(group)
+
+    def _run_parts(self, ledger: SqliteLedger, group: list[AnyCall]) -> int:
+        """Runs calls each in a part of its own; returns how many. One that raises fails alone.
+
+        Raises:
+            Failure: SQLite's, which no part can survive.
+        """
+        session, end = ledger.session, monotonic() + GROUP_SECONDS
+        for place, call in enumerate(group):
+            if place and monotonic() > end:
+                return place
+            mark = session.mark()
+            session.tell_time()
+            try:
+                call.answer = call.verb(ledger)
+            except Failure:
+                raise
+            except Exception as error:  # noqa: BLE001  (whatever a verb raises is its caller's)
+                session.undo_part(mark)
+                call.error = error
+            else:
+                session.keep_part()
+        return len(group)
+
+
+def _insert_together(ledger: SqliteLedger, group: list[AnyCall]) -> frozenset[int]:
+    """Does the enqueues of a group as one, as far as they fit in a batch.
+
+    Returns:
+        The places of the calls that are done.
+    """
+    together: list[int] = []
+    jobs: list[NewJob] = []
+    for place, call in enumerate(group):
+        if call.jobs is not None and len(jobs) + len(call.jobs) <= MAX_BATCH:
+            together.append(place)
+            jobs += call.jobs
+    if len(together) < 2:
+        return frozenset()
+    ledger.session.tell_time()
+    replies = enqueue(ledger, jobs)
+    taken = 0
+    for place in together:
+        size = len(group[place].jobs or ())
+        group[place].answer = replies[taken : taken + size]
+        taken += size
+    return frozenset(together)
+
+
+def _number_wakes(session: Session) -> tuple[int, Woken] | None:
+    if not session.wakes:
+        return None
+    woken: Woken = dict.fromkeys(session.wakes)
+    session.wakes.clear()
+    return session.numbers.add(WAKES, 1), woken
