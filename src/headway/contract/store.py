@@ -73,6 +73,11 @@ class Store(Protocol):
 
         Returns:
             A verdict for each outcome, in this order.
+
+        Raises:
+            CallerError: an outcome asks for what cannot be, such as a follow-up at an unknown
+                gate or a snooze without a moment; nothing was written. Sent one by one, the
+                others are.
         """
         ...
 
