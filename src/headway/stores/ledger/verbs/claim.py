@@ -110,7 +110,9 @@ def _claimed_again(ledger: Ledger, row: JobRow) -> Claimed:
 
 def _let_time_pass(ledger: Ledger, request: ClaimRequest) -> None:
     step = Step(ledger)
-    expire(step, EXPIRIES)
+    if expire(step, EXPIRIES):
+        # What ended must be written before what is due is promoted: it may be the same job.
+        step.flush()
     run_timers(step.book, TIMERS)
     for lane, _ in request.lanes:
         promote(step, lane)
