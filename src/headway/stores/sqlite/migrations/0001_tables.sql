@@ -95,7 +95,7 @@ CREATE INDEX job_ticket ON job (ticket, flow, priority, due_at) WHERE ticket IS 
 CREATE INDEX job_worker ON job (worker, request) WHERE state IN (3, 4);
 CREATE INDEX job_held ON job (id) WHERE state IN (3, 4);
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL;
-CREATE INDEX job_expiry ON job (expires_at) WHERE expires_at IS NOT NULL AND state <= 2;
+CREATE INDEX job_expiry ON job (expires_at) WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0;
 CREATE INDEX job_purge ON job (purge_at) WHERE purge_at IS NOT NULL;
 CREATE INDEX job_entry ON job (entry, fired_at) WHERE entry IS NOT NULL AND state <= 4;
 CREATE INDEX job_subject ON job (subject) WHERE subject IS NOT NULL;

@@ -29,12 +29,12 @@ _LANES_DUE = (
 )
 _EXPIRED = (
     "SELECT id FROM job INDEXED BY job_expiry"
-    " WHERE expires_at IS NOT NULL AND state <= 2 AND expires_at <= ?"
+    " WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0 AND expires_at <= ?"
     " ORDER BY expires_at, seq LIMIT ?"
 )
 _NEXT_EXPIRY = (
     "SELECT min(expires_at) FROM job INDEXED BY job_expiry"
-    " WHERE expires_at IS NOT NULL AND state <= 2"
+    " WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0"
 )
 _DEADLINES = (
     "SELECT id FROM job INDEXED BY job_deadline"
@@ -86,11 +86,11 @@ class JobTiming(JobsBase):
         return [name for (name,) in found]
 
     def expired(self, limit: int) -> list[str]:
-        """Queued jobs (scheduled, waiting, parked) past their `expires_at`, earliest first."""
+        """Queued jobs that never ran past their `expires_at`, earliest first."""
         return self._past(_EXPIRED, limit)
 
     def next_expiry(self) -> int | None:
-        """When the next queued job expires."""
+        """When the next queued job that never ran expires."""
         return self._db.execute(_NEXT_EXPIRY).get
 
     def deadlines(self, limit: int) -> list[str]:
