@@ -50,7 +50,8 @@ class JobRow:
         gated: this run took anything at all.
         candidate: of a cascade, whose turn this run is.
         cancel_requested: a cancel waits for the end of the run.
-        reconciles: how many reconcile jobs this run has had.
+        reconciles: how many reconcile jobs this run has had; as a negative number after its
+            deadline was extended, for the provider is asked again at the new one.
         purge_at: when it may be forgotten; set with the end.
         outcome: the word for how the last run ended; empty while it lives.
         (the others: as in contract.views.JobView)

@@ -128,6 +128,7 @@ def _other_candidate(row: JobRow, event: Signal) -> bool:
 def _extend(step: Step, event: Signal, row: JobRow) -> None:
     if event.extend_ms is not None:
         row.deadline_at = step.ledger.now + max(1, event.extend_ms)
+        row.reconciles = -abs(row.reconciles)
     if event.body is not None:
         row.progress = event.body
     row.in_doubt = False

@@ -56,7 +56,7 @@ def ask_provider(step: Step, row: JobRow) -> bool:
     policy = step.ledger.jobs.policy(row.policy)
     if policy.reconcile is None:
         return False
-    row.reconciles += 1
+    row.reconciles = abs(row.reconciles) + 1
     row.deadline_at = max(row.deadline_at or 0, step.ledger.now + policy.reconcile_within_ms)
     step.changed(row)
     step.follow.append(reconcile_job(row, policy.reconcile))

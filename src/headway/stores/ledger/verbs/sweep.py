@@ -56,11 +56,11 @@ def _deadlines(step: Step, n: int) -> int:
 
 
 def meet_deadline(step: Step, row: JobRow) -> None:
-    """An awaiting job's deadline has come: the provider is asked once, then the policy decides."""
+    """An awaiting job's deadline has come: the provider is asked, then the policy decides."""
     policy = step.ledger.jobs.policy(row.policy)
     if row.cancel_requested:
         step.end(row, State.CANCELLED, "deadline", reason="cancelled")
-    elif row.reconciles == 0 and ask_provider(step, row):
+    elif row.reconciles <= 0 and ask_provider(step, row):
         return
     elif policy.cascade:
         end_turn(step, row, Answer.TIMEOUT, "no answer in time")
