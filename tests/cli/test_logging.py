@@ -26,7 +26,11 @@ def test_logs_are_json_lines_where_nobody_watches(capfd: pytest.CaptureFixture[s
     logging.getLogger("b").warning("from %s", "elsewhere")
     first, second = (json.loads(line) for line in capfd.readouterr().err.splitlines())
     assert (first["event"], first["lane"], first["level"]) == ("started", "calls", "info")
-    assert (second["event"], second["logger"], second["level"]) == ("from elsewhere", "b", "warning")
+    assert (second["event"], second["logger"], second["level"]) == (
+        "from elsewhere",
+        "b",
+        "warning",
+    )
 
 
 def test_what_is_below_the_level_is_not_logged(capfd: pytest.CaptureFixture[str]):
@@ -48,7 +52,10 @@ def test_secrets_are_never_logged(capfd: pytest.CaptureFixture[str]):
     configure_logging(Settings())
     logger = structlog.stdlib.get_logger("a")
     logger.info(
-        "opened", url="postgresql://me:hunter2@db/x", auth={"API_KEY": "hunter2"}, passwd="hunter2"
+        "opened",
+        url="postgresql://me:hunter2@db/x",
+        auth={"API_KEY": "hunter2"},
+        passwd="hunter2",  # noqa: S106  (it shall look like one)
     )
     logging.getLogger("b").info("redis://:hunter2@host")
     err = capfd.readouterr().err

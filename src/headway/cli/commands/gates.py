@@ -65,7 +65,7 @@ def show(session: Session, name: GateName) -> None:
         return page.rows, (await store.read(StatsQuery())).now
 
     found, now = session.with_store(work)
-    if not found:
+    if not found or (found[0].kind == "implicit" and not _is_implicit(name)):
         message = f"there is no gate {name!r}"
         raise UnknownGate(message, hint="headway gates lists them")
     gate = found[0]
@@ -95,6 +95,11 @@ def show(session: Session, name: GateName) -> None:
         )
         if gate.holder_count > len(gate.holders):
             session.terminal.line(f"and {gate.holder_count - len(gate.holders)} more")
+
+
+def _is_implicit(name: str) -> bool:
+    """Whether it is one of the gates that every job passes, declared or not."""
+    return name == "all" or name.startswith(("lane:", "tenant:", "kind:"))
 
 
 @command(app, "set")

@@ -12,7 +12,6 @@ from headway.core.zone import DAY_MS
 
 HORIZON_MS = 7 * DAY_MS
 """A chore keeps 14 days; half of that is left only if no chore runs."""
-FORGOTTEN = ("all", "lane:", "tenant:", "kind:")
 _LISTED = 5
 
 

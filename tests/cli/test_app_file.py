@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.cli.app_file import load_app
+from headway.core.errors import InvalidValue
+from headway.runtime.app import App
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+ONE = "import headway as hw\napp = hw.App()\n"
+
+
+def test_an_app_is_loaded_from_a_file_a_path_or_a_module(folder: Path):
+    write(folder, "af_one.py", ONE)
+    write(folder, "sub/af_two.py", "import af_beside\nimport headway as hw\nmine = hw.App()\n")
+    write(folder, "sub/af_beside.py", "")
+    for target in ("af_one.py", str(folder / "af_one.py"), "af_one", "af_one:app", "af_one.py:app"):
+        assert isinstance(load_app(target), App)
+    assert isinstance(load_app("sub/af_two.py"), App)
+
+
+def test_a_file_in_a_package_is_imported_under_its_full_name(folder: Path):
+    write(folder, "af_shop/__init__.py", "")
+    write(folder, "af_shop/kinds.py", "import headway as hw\napp = hw.App()\n")
+    write(folder, "af_shop/jobs.py", "from af_shop.kinds import app\n")
+    assert load_app("af_shop/jobs.py") is load_app("af_shop.kinds")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n", "holds no App"),
+        ("import headway as hw\na = hw.App()\nb = hw.App()\n", "holds 2 Apps"),
+        ("import nowhere_at_all\n", "No module named 'nowhere_at_all'"),
+        ("def broken(:\n", "line 1: invalid syntax"),
+        ("1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("raise SystemExit(3)\n", "SystemExit: 3"),
+        ("import headway as hw\nhw.Slots('', 1)\n", "gate is empty"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_an_error_with_its_place(
+    folder: Path, text: str, said: str, request: pytest.FixtureRequest
+):
+    name = f"af_bad_{abs(hash(text))}.py"
+    write(folder, name, text)
+    with pytest.raises(InvalidValue) as caught:
+        load_app(name)
+    assert said in str(caught.value)
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("target", ["nowhere.py", "./nowhere.py", "nowhere", "nowhere.jobs", ""])
+def test_what_does_not_exist_is_refused(target: str):
+    with pytest.raises(InvalidValue):
+        load_app(target)
+
+
+def test_a_name_that_is_no_app_is_refused(folder: Path):
+    write(folder, "af_named.py", f"{ONE}other = 3\n")
+    with pytest.raises(InvalidValue, match="other is no App"):
+        load_app("af_named.py:other")
+    with pytest.raises(InvalidValue, match="gone does not exist"):
+        load_app("af_named.py:gone")

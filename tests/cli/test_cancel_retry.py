@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+
+from headway.contract.outcomes import Died
+from tests.cli.conftest import Headway
+from tests.cli.seeding import claim, enqueue, new_job, settle
+
+
+def states(headway: Headway) -> list[str]:
+    return [job["state"] for job in headway("jobs", "--json", "--limit", "1000").document["jobs"]]
+
+
+def dead(*ids: str) -> None:
+    settle(*(Died(one.id, one.run, reason="bad") for one in claim("main", "other", n=len(ids))))
+
+
+def test_jobs_named_are_cancelled_with_author_and_reason(headway: Headway):
+    first, second, _ = enqueue(new_job(), new_job(), new_job())
+    ran = headway("cancel", first, second, "--reason", "no more", "--author", "ann", "--json")
+    assert ran.code == 0
+    assert ran.document["done"] == 2
+    assert [job["answer"] for job in ran.document["jobs"]] == ["done", "done"]
+    assert states(headway) == ["cancelled", "cancelled", "waiting"]
+    (note,) = headway("job", first, "--json").document["trail"]
+    assert (note["author"], note["reason"]) == ("ann", "no more")
+
+
+def test_a_running_job_is_asked(headway: Headway):
+    (made,) = enqueue(new_job())
+    claim("main")
+    ran = headway("cancel", made)
+    assert ran.code == 0
+    assert "asked" in ran.out
+
+
+def test_a_job_that_is_unknown_or_final_is_told_and_the_exit_code_is_1(headway: Headway):
+    (made,) = enqueue(new_job())
+    headway("cancel", made)
+    ran = headway("cancel", made, "nope", "--json")
+    assert ran.code == 1
+    assert [job["answer"] for job in ran.document["jobs"]] == ["refused", "unknown"]
+
+
+def test_all_that_fit_a_filter_are_cancelled_if_somebody_agrees(headway: Headway):
+    enqueue(*(new_job(lane="other") for _ in range(3)), new_job())
+    ran = headway("cancel", "--lane", "other")
+    assert ran.code == 2
+    assert ran.err == "headway: to cancel 3 jobs, somebody has to agree (answer y, or give --yes)\n"
+    assert states(headway) == ["waiting"] * 4
+    assert headway("cancel", "--lane", "other", "--yes").out == "3 done\n"
+    assert states(headway) == ["cancelled"] * 3 + ["waiting"]
+
+
+def test_more_than_a_page_is_cancelled(headway: Headway):
+    for _ in range(3):
+        enqueue(*(new_job() for _ in range(700)))
+    assert headway("cancel", "--kind", "noop", "--yes").out == "2100 done\n"
+    assert headway("lanes", "--json").document["lanes"][0]["counts"] == {"cancelled": 2100}
+
+
+def test_nothing_that_fits_needs_nobody_to_agree(headway: Headway):
+    enqueue(new_job())
+    ran = headway("cancel", "--lane", "nope")
+    assert (ran.code, ran.out) == (0, "no jobs fit\n")
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry"])
+@pytest.mark.parametrize("line", [[], ["--yes"], ["--state", "dead"], ["x", "--lane", "main"]])
+def test_jobs_must_be_named_or_filtered_and_not_both(headway: Headway, verb: str, line: list[str]):
+    enqueue(new_job())
+    assert headway(verb, *line).code == 2
+    assert states(headway) == ["waiting"]
+
+
+def test_a_dead_job_is_retried_with_other_arguments(headway: Headway):
+    (made,) = enqueue(new_job(args=b'{"phone": "bad"}'))
+    dead(made)
+    assert headway("retry", made, "--args", '{"phone": "good"}').code == 0
+    job = headway("job", made, "--json").document
+    assert (job["state"], job["args"], job["life"]) == ("waiting", {"phone": "good"}, 2)
+
+
+def test_a_filter_retries_the_dead_and_the_cancelled_only_if_asked(headway: Headway):
+    ids = enqueue(new_job(), new_job(), new_job())
+    dead(*ids[:2])
+    headway("cancel", ids[2])
+    assert headway("retry", "--lane", "main", "--yes", "--json").document["done"] == 2
+    assert states(headway) == ["waiting", "waiting", "cancelled"]
+    headway("retry", "--lane", "main", "--state", "cancelled", "--yes")
+    assert states(headway) == ["waiting"] * 3
+
+
+def test_arguments_that_are_no_object_are_refused_and_nothing_is_retried(headway: Headway):
+    ids = enqueue(new_job())
+    dead(*ids)
+    assert headway("retry", ids[0], "--args", "[1]").code == 2
+    assert states(headway) == ["dead"]

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from headway.contract.outcomes import Succeeded
+from headway.contract.views import JobView, NoteView, RunView
+from tests.cli.conftest import Headway
+from tests.cli.seeding import claim, enqueue, new_job, settle
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "export.md"
+
+
+def lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_the_export_is_a_header_and_then_one_job_a_line_in_order_of_arrival(headway: Headway):
+    ids = enqueue(*(new_job() for _ in range(3)))
+    header, *jobs = lines(headway("export").out)
+    assert (header["format"], header["version"]) == ("headway-export", 1)
+    assert isinstance(header["exported_at"], int)
+    assert [job["id"] for job in jobs] == ids
+
+
+def test_every_job_is_exported_once_over_many_pages(headway: Headway):
+    for _ in range(3):
+        enqueue(*(new_job() for _ in range(800)))
+    _, *jobs = lines(headway("export", "--no-trail").out)
+    assert len({job["id"] for job in jobs}) == len(jobs) == 2400
+
+
+def test_an_exported_job_has_its_runs_and_its_trail(headway: Headway):
+    done, cancelled = enqueue(new_job(), new_job())
+    (started,) = claim("main")
+    settle(Succeeded(done, started.run, result=b'{"sid": "CA1"}'))
+    headway("cancel", cancelled, "--reason", "no air time")
+    _, first, second = lines(headway("export").out)
+    assert first["result"] == {"sid": "CA1"}
+    (run,) = first["runs"]
+    assert (run["run"], run["outcome"]) == (1, "succeeded")
+    assert [note["reason"] for note in second["trail"]] == ["no air time"]
+    _, first, second = lines(headway("export", "--no-trail").out)
+    assert "trail" not in second
+
+
+def test_the_page_of_the_format_names_every_field():
+    named = set(re.findall(r"`([a-z_]+)`", PAGE.read_text()))
+    for view in (JobView, RunView, NoteView):
+        assert {field.name for field in fields(view)} <= named
+
+
+def test_arguments_with_line_breaks_stay_on_their_line(headway: Headway):
+    enqueue(new_job(args=b'{\n  "a": "x\\ny",\r\n  "b": 2\n}'), new_job(args=b"no json \xff\n"))
+    _, first, second = lines(headway("export").out)
+    assert first["args"] == {"a": "x\ny", "b": 2}
+    assert second["args"] == "no json \ufffd\n"
+
+
+def test_a_filter_exports_only_what_fits(headway: Headway):
+    wanted, _ = enqueue(new_job(lane="a"), new_job(lane="b"))
+    _, *jobs = lines(headway("export", "--lane", "a").out)
+    assert [job["id"] for job in jobs] == [wanted]
+
+
+def test_a_file_is_made_whole_and_never_replaced_unasked(headway: Headway, folder: Path):
+    enqueue(new_job())
+    ran = headway("export", "--out", "jobs.jsonl")
+    assert (ran.code, ran.out) == (0, "")
+    assert len(lines(folder.joinpath("jobs.jsonl").read_text())) == 2
+    enqueue(new_job())
+    ran = headway("export", "--out", "jobs.jsonl")
+    assert ran.code == 2
+    assert "exists" in ran.err
+    assert len(lines(folder.joinpath("jobs.jsonl").read_text())) == 2
+    assert headway("export", "--out", "jobs.jsonl", "--force").code == 0
+    assert len(lines(folder.joinpath("jobs.jsonl").read_text())) == 3
+
+
+def test_a_file_that_cannot_be_made_is_an_error_and_leaves_nothing(headway: Headway, folder: Path):
+    enqueue(new_job())
+    ran = headway("export", "--out", "nowhere/jobs.jsonl")
+    assert ran.code == 2
+    assert "cannot be written" in ran.err
+    assert [one.name for one in folder.iterdir() if "jsonl" in one.name] == []

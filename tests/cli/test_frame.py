@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.cli.catalogue import COMMANDS
+from headway.cli.exits import exit_code
+from headway.core import errors
+from tests.cli.conftest import Headway
+
+
+def test_without_arguments_the_help_lists_every_command(headway: Headway):
+    ran = headway()
+    assert ran.code == 0
+    for name in COMMANDS:
+        assert f"\n  {name} " in ran.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_tells_its_options_and_that_it_takes_store_and_json(
+    headway: Headway, name: str
+):
+    ran = headway(name, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"Usage: headway {name}")
+    assert "--store" in ran.out
+    assert "--json" in ran.out
+    assert "Raises:" not in ran.out
+    assert "Args:" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["jbos"], "headway: there is no command 'jbos' (did you mean jobs?)\n"),
+        (["zzz"], "headway: there is no command 'zzz' (see headway --help)\n"),
+        (["jobs", "--lan", "x"], "headway: no such option: --lan"),
+        (["jobs", "--limit", "many"], "headway: invalid value for '--limit'"),
+        (["jobs", "--limit", "0"], "headway: invalid value for '--limit'"),
+        (["jobs", "--state", "asleep"], "headway: invalid value for '--state'"),
+        (["job"], "headway: missing argument"),
+        (["gates", "nope"], "headway: no such command 'nope'"),
+        (["--nope"], "headway: no such option: --nope"),
+    ],
+)
+def test_a_wrong_call_is_one_line_with_a_hint_and_exit_code_2(
+    headway: Headway, line: list[str], said: str
+):
+    ran = headway(*line)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert ran.err.startswith(said)
+    assert ran.err.count("\n") == 1
+    assert "(" in ran.err
+
+
+def test_an_error_is_json_on_standard_error_with_json(headway: Headway):
+    for line in (["--json", "job", "nope"], ["job", "nope", "--json"]):
+        headway("migrate")
+        ran = headway(*line)
+        assert (ran.code, ran.out) == (2, "")
+        error = json.loads(ran.err)["error"]
+        assert error["code"] == "unknown_job"
+        assert set(error) == {"code", "message", "hint"}
+
+
+def test_an_error_shows_no_control_characters_of_its_values(headway: Headway):
+    headway("migrate")
+    ran = headway("job", "\x1b[2J\nevil")
+    assert "\x1b" not in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_a_traceback_is_shown_only_when_asked_for(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    assert "Traceback" not in headway("jbos").err
+    monkeypatch.setenv("HEADWAY_DEBUG", "1")
+    assert "Traceback" in headway("jbos").err
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.InvalidValue, 2),
+        (errors.UnknownJob, 2),
+        (errors.LeaseLost, 3),
+        (errors.StoreUnavailable, 4),
+        (errors.SchemaMismatch, 4),
+        (errors.HandlerTimeout, 5),
+        (errors.InvariantBroken, 70),
+        (errors.HeadwayError, 1),
+    ],
+)
+def test_each_branch_of_the_error_tree_has_its_exit_code(
+    kind: type[errors.HeadwayError], code: int
+):
+    assert exit_code(kind("what")) == code
+
+
+def test_a_bad_setting_stops_every_command_that_needs_it(headway: Headway, folder: Path):
+    folder.joinpath("headway.toml").write_text("stor = 3")
+    ran = headway("jobs")
+    assert (ran.code, ran.out) == (2, "")
+    assert "headway.toml: there is no setting 'stor'" in ran.err
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://x", "sqlite:", "sqlite:///x.db?fast=1"])
+def test_an_unusable_store_url_is_refused(headway: Headway, url: str):
+    ran = headway("jobs", "--store", url)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+
+
+def test_the_store_may_be_named_before_or_after_the_command(headway: Headway, folder: Path):
+    headway("--store", "sqlite:///before.db", "migrate")
+    headway("migrate", "--store", "sqlite:///after.db")
+    assert folder.joinpath("before.db").exists()
+    assert folder.joinpath("after.db").exists()
+    assert not folder.joinpath("headway.db").exists()
+
+
+def test_the_version_is_told_without_a_store(headway: Headway, folder: Path):
+    assert headway("version").out.startswith("headway 0.")
+    assert set(headway("version", "--json").document) == {"headway", "python"}
+    assert set(headway("--json", "version").document) == {"headway", "python"}
+    assert list(folder.iterdir()) == []
+
+
+def test_the_version_is_told_without_loading_stores_or_settings():
+    code = (
+        "import sys; from headway.cli.main import call; call(['version']);"
+        "print([m for m in ('apsw', 'pydantic_settings', 'rich.console', 'structlog')"
+        " if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_it_can_be_run_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "version", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "headway" in json.loads(done.stdout)
+
+
+def test_completion_knows_the_commands():
+    done = subprocess.run(
+        [sys.executable, "-m", "headway"],
+        env={"_HEADWAY_COMPLETE": "complete_bash", "COMP_WORDS": "headway ti", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["timetable"]

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import pytest
+
+from headway.core.gates.spec import GateUse
+from tests.cli.conftest import Headway
+from tests.cli.gates import declare_all, declare_line
+from tests.cli.seeding import claim, enqueue, new_job
+
+LINE = GateUse(name="line", template="line", shared=True)
+
+
+def test_gates_are_listed_by_name(headway: Headway):
+    declare_all()
+    gates = headway("gates", "--json").document["gates"]
+    assert [(gate["name"], gate["kind"]) for gate in gates] == [
+        ("line", "slots"),
+        ("numbers", "pool"),
+        ("sms", "rate"),
+    ]
+    ran = headway("gates")
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["GATE", "line", "numbers", "sms"]
+    assert "7 per 1h" in ran.out
+
+
+def test_a_gate_is_shown_with_its_members_and_holders(headway: Headway):
+    declare_all()
+    pool = GateUse(name="numbers", template="numbers", shared=True)
+    (made,) = enqueue(new_job(gates=(pool,)))
+    claim("main")
+    ran = headway("gates", "show", "numbers")
+    for part in ("numbers/+1555", made, "+1555"):
+        assert part in ran.out
+    document = headway("gates", "show", "numbers", "--json").document
+    assert document["holders"][0]["member"] == "+1555"
+
+
+def test_an_operators_number_holds_until_reset(headway: Headway):
+    declare_all()
+    headway("gates", "set", "line", "--capacity", "3", "--reason", "more phones")
+    shown = headway("gates", "show", "line", "--json").document
+    assert (shown["capacity"], shown["overridden"]) == (3, True)
+    headway("gates", "reset", "line")
+    shown = headway("gates", "show", "line", "--json").document
+    assert (shown["capacity"], shown["overridden"]) == (1, False)
+
+
+def test_rates_and_pools_are_set_by_their_own_numbers(headway: Headway):
+    declare_all()
+    headway("gates", "set", "sms", "--limit", "2", "--per", "1m")
+    headway("gates", "set", "numbers", "--member", "+1777=4", "--member", "a=b=1")
+    sms = headway("gates", "show", "sms", "--json").document
+    assert (sms["capacity"], sms["per_ms"]) == (2, 60_000)
+    numbers = headway("gates", "show", "numbers", "--json").document
+    assert [(m["name"], m["capacity"]) for m in numbers["members"]] == [
+        ("numbers/+1777", 4),
+        ("numbers/a=b", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["set", "line"], "nothing to change"),
+        (["set", "line", "--capacity", "-1"], "-1"),
+        (["set", "line", "--per", "soon"], "the duration 'soon'"),
+        (["set", "line", "--member", "x"], "no NAME=N"),
+        (["set", "nope", "--capacity", "1"], "nope"),
+        (["show", "nope"], "there is no gate 'nope'"),
+        (["close", "nope"], "nope"),
+        (["close", "line", "--until", "yesterday"], "--until"),
+    ],
+)
+def test_an_unusable_change_is_refused_and_nothing_is_written(
+    headway: Headway, line: list[str], said: str
+):
+    declare_line()
+    before = headway("gates", "--json").out
+    ran = headway("gates", *line)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert headway("gates", "--json").out == before
+
+
+def test_a_closed_gate_lets_nothing_pass_until_it_is_opened(headway: Headway):
+    declare_line()
+    enqueue(new_job(gates=(LINE,)))
+    closed = headway("gates", "close", "line", "--json").document
+    assert closed["closed_until"] is None
+    assert claim("main") == []
+    assert headway("gates").out.splitlines()[1].split()[2] == "closed"
+    headway("gates", "open", "line")
+    assert len(claim("main")) == 1
+
+
+def test_a_closing_until_a_moment_says_the_moment(headway: Headway):
+    declare_line()
+    ran = headway("gates", "close", "line", "--until", "2099-12-01T10:00Z", "--json")
+    assert ran.document["closed_until"] == 4_099_802_400_000
+    ran = headway("gates", "close", "line", "--until", "2099-12-01T10:00Z")
+    assert ran.out == "line is closed until 2099-12-01 11:00:00+01:00\n"
+
+
+def test_a_permit_is_released_by_force_and_stands_on_the_trail(headway: Headway):
+    declare_line()
+    (made,) = enqueue(new_job(gates=(LINE,)))
+    claim("main")
+    assert headway("gates", "release", "line", made, "--reason", "stuck").out == "released\n"
+    assert headway("gates", "show", "line", "--json").document["used"] == 0
+    ran = headway("gates", "release", "line", made)
+    assert ran.code == 1
+    assert headway("audit").code == 0
+
+
+@pytest.mark.parametrize("target", ["all", "lane:main", "kind:noop", "tenant:acme", "line"])
+def test_a_pause_of_any_target_reaches_what_waits_and_a_resume_ends_it(
+    headway: Headway, target: str
+):
+    declare_line()
+    enqueue(new_job(gates=(LINE,), tenant="acme"))
+    ran = headway("pause", target, "--reason", "lunch")
+    assert (ran.code, ran.out) == (0, f"{target} is closed until it is opened\n")
+    assert claim("main") == []
+    assert headway("resume", target).code == 0
+    assert len(claim("main")) == 1

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Headway
+
+APP = """
+from __future__ import annotations
+import headway as hw
+from headway.runtime.importing import CalledOff
+
+app = hw.App()
+
+@app.job(lane="calls", key="{phone}")
+async def call(job: hw.Job, phone: str):
+    pass
+
+@app.importer("calls")
+def calls(row):
+    job = call.make(phone=row["phone"])
+    yield CalledOff(job, row["off"]) if "off" in row else job
+    for n in range(row.get("more", 0)):
+        yield call.make(phone=f"{row['phone']}-{n}")
+    if row.get("junk"):
+        yield "junk"
+"""
+
+
+@pytest.fixture(autouse=True)
+def calls(folder: Path) -> None:
+    folder.joinpath("import_calls.py").write_text(APP)
+
+
+def write(folder: Path, *rows: object) -> None:
+    texts = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    folder.joinpath("rows.jsonl").write_text("\n".join(texts) + "\n")
+
+
+def bring_in(headway: Headway, *options: str):
+    return headway("import", "rows.jsonl", "--app", "import_calls.py", *options)
+
+
+def test_each_row_makes_its_jobs(headway: Headway, folder: Path):
+    write(folder, {"phone": "1"}, {"phone": "2", "more": 2}, "", {"phone": "3"})
+    ran = bring_in(headway)
+    assert (ran.code, ran.out) == (0, "3 rows, 5 jobs made\n")
+    jobs = headway("jobs", "--json").document["jobs"]
+    assert [job["args"]["phone"] for job in jobs] == ["1", "2", "2-0", "2-1", "3"]
+
+
+def test_a_bad_row_is_told_with_its_line_number_and_the_others_go_on(
+    headway: Headway, folder: Path
+):
+    write(
+        folder,
+        {"phone": "1"},
+        "no json",
+        {"fone": "x"},
+        "",
+        {"phone": 5},
+        {"phone": "2", "junk": True},
+        {"phone": "3", "more": 1000},
+        {"phone": "\x1b[2J", "junk": 1},
+        {"phone": "4"},
+    )
+    ran = bring_in(headway)
+    assert (ran.code, ran.out) == (1, "8 rows, 2 jobs made, 6 rows refused\n")
+    told = [line.split(":")[0] for line in ran.err.splitlines()]
+    assert told == ["line 2", "line 3", "line 5", "line 6", "line 7", "line 8"]
+    jobs = headway("jobs", "--json").document["jobs"]
+    assert [job["args"]["phone"] for job in jobs] == ["1", "4"]
+
+
+def test_refused_rows_are_counted_in_json_and_forgiven_if_asked(headway: Headway, folder: Path):
+    write(folder, {"phone": "1"}, "no json")
+    ran = bring_in(headway, "--json", "--lenient")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.document["rows"] == 2
+    assert ran.document["created"] == 1
+    assert [row["line"] for row in ran.document["refused"]] == [2]
+
+
+def test_what_the_store_refuses_spoils_no_other_row_of_its_step(headway: Headway, folder: Path):
+    headway("send", "call", "phone=2", "--key", "2", "--lane", "elsewhere")
+    write(folder, {"phone": "1"}, {"phone": "2"}, {"phone": "3"})
+    ran = bring_in(headway, "--json")
+    assert ran.code == 1
+    assert ran.document["created"] == 2
+    assert [row["line"] for row in ran.document["refused"]] == [2]
+
+
+def test_an_import_repeated_makes_no_job_twice(headway: Headway, folder: Path):
+    write(folder, {"phone": "1"}, {"phone": "2"})
+    bring_in(headway)
+    assert bring_in(headway).out == "2 rows, 0 jobs made, 2 there already\n"
+
+
+def test_what_is_called_off_is_on_record_as_cancelled_with_author_and_reason(
+    headway: Headway, folder: Path
+):
+    write(folder, {"phone": "1", "off": "no air time"}, {"phone": "2"})
+    assert bring_in(headway).out == "2 rows, 2 jobs made, 1 cancelled\n"
+    (job,) = headway("jobs", "--json", "--state", "cancelled").document["jobs"]
+    (note,) = headway("job", job["id"], "--json").document["trail"]
+    assert (note["author"], note["reason"]) == ("the tester", "no air time")
+
+
+def test_many_rows_are_imported_in_steps(headway: Headway, folder: Path):
+    write(folder, *({"phone": str(n), "more": n % 3} for n in range(2000)))
+    assert bring_in(headway).out == "2000 rows, 3999 jobs made\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["nowhere.jsonl", "--app", "import_calls.py"], "nowhere.jsonl cannot be read"),
+        ([".", "--app", "import_calls.py"], "cannot be read"),
+        (["rows.jsonl", "--app", "import_calls.py", "--as", "mails"], "no importer 'mails'"),
+        (["rows.jsonl"], "0 importers"),
+        (["rows.jsonl", "--app", "nowhere.py"], "there is no file nowhere.py"),
+    ],
+)
+def test_an_import_that_cannot_begin_is_an_error_of_the_caller(
+    headway: Headway, folder: Path, line: list[str], said: str
+):
+    write(folder, {"phone": "1"})
+    ran = headway("import", *line)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err

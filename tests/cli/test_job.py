@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from headway.contract.outcomes import Failed
+from headway.core.gates.spec import GateUse
+from tests.cli.conftest import Headway
+from tests.cli.gates import declare_line
+from tests.cli.seeding import claim, enqueue, new_job, settle
+
+
+def test_a_job_is_shown_with_its_runs_and_trail(headway: Headway):
+    declare_line()
+    use = GateUse(name="line", template="line", shared=True)
+    (made,) = enqueue(new_job(gates=(use,), args=b'{"phone": "+15550100"}', subject="\x1b[2J"))
+    (started,) = claim("main")
+    settle(Failed(made, started.run, error="boom\nat line 3", after_ms=3_600_000))
+    headway("cancel", made, "--reason", "not wanted")
+    ran = headway("job", made)
+    assert ran.code == 0
+    assert all(line.isprintable() for line in ran.out.splitlines())
+    for part in ('{"phone": "+15550100"}', "boom", "line", "not wanted", "the tester", "cancelled"):
+        assert part in ran.out
+
+
+def test_a_job_in_json_has_its_runs_with_permits_and_its_trail(headway: Headway):
+    declare_line()
+    use = GateUse(name="line", template="line", shared=True)
+    (made,) = enqueue(new_job(gates=(use,)))
+    claim("main")
+    headway("cancel", made, "--reason", "not wanted")
+    job = headway("job", made, "--json").document
+    assert job["runs"][0]["permits"] == {"line": ""}
+    assert job["cancel_requested"] is True
+    assert [note["reason"] for note in job["trail"]] == ["not wanted"]
+
+
+def test_a_job_that_is_unknown_is_an_error_of_the_caller(headway: Headway):
+    headway("migrate")
+    for command in ("job", "why"):
+        ran = headway(command, "nope")
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("headway: there is no job 'nope' (")

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from headway.contract.outcomes import Died, Succeeded
+from headway.contract.views import JobView
+from headway.core.state import State
+from tests.cli.conftest import Headway
+from tests.cli.seeding import claim, enqueue, new_job, settle
+
+ODD_NAMES = [
+    'it\'s "quoted"',
+    "{}",
+    "{phone}",
+    "[red]markup[/red]",
+    "\x1b[2Jescape",
+    "two\nlines",
+    "東京 ☎",
+    "-dash",
+    "a" * 512,
+    "%s; DROP TABLE job;--",
+    " ",
+]
+
+
+def test_jobs_are_listed_oldest_arrival_first_and_newest_first_if_asked(headway: Headway):
+    ids = enqueue(*(new_job() for _ in range(3)))
+    assert [job["id"] for job in headway("jobs", "--json").document["jobs"]] == ids
+    newest = headway("jobs", "--json", "--newest").document["jobs"]
+    assert [job["id"] for job in newest] == ids[::-1]
+    assert [line.split()[0] for line in headway("jobs").out.splitlines()[1:]] == ids
+
+
+def test_a_listing_goes_on_where_its_cursor_says(headway: Headway):
+    ids = enqueue(*(new_job() for _ in range(5)))
+    found: list[str] = []
+    cursor: list[str] = []
+    while True:
+        page = headway("jobs", "--json", "--limit", "2", *cursor).document
+        found += [job["id"] for job in page["jobs"]]
+        if page["cursor"] is None:
+            break
+        cursor = ["--cursor", page["cursor"]]
+    assert found == ids
+
+
+def test_a_page_that_is_not_the_last_says_how_to_go_on(headway: Headway):
+    enqueue(*(new_job() for _ in range(3)))
+    assert "--cursor " in headway("jobs", "--limit", "2").err
+    assert headway("jobs", "--limit", "3000").code == 2
+
+
+def test_jobs_are_found_by_each_filter(headway: Headway):
+    fields = {
+        "lane": "calls",
+        "tenant": "acme",
+        "kind": "call",
+        "subject": "+15550100",
+        "key": "once",
+    }
+    (wanted,) = enqueue(new_job(**fields))
+    enqueue(new_job())
+    for name, value in fields.items():
+        tenant = ["--tenant", "acme"] if name in {"subject", "key"} else []
+        found = headway("jobs", "--json", f"--{name}", value, *tenant).document["jobs"]
+        assert [job["id"] for job in found] == [wanted]
+
+
+def test_jobs_are_found_by_their_states(headway: Headway):
+    enqueue(new_job(), new_job(), new_job(due_at=4_000_000_000_000))
+    first, second = claim("main", n=2)
+    settle(Succeeded(first.id, first.run), Died(second.id, second.run, reason="bad"))
+    found = headway("jobs", "--json", "--state", "dead", "--state", "scheduled").document["jobs"]
+    assert [job["state"] for job in found] == ["dead", "scheduled"]
+
+
+def test_without_a_tenant_keys_are_those_of_nobody_in_particular(headway: Headway):
+    (mine, theirs) = enqueue(new_job(key="k"), new_job(key="k", tenant="acme"))
+    found = headway("jobs", "--json", "--key", "k").document["jobs"]
+    assert [job["id"] for job in found] == [mine]
+    found = headway("jobs", "--json", "--key", "k", "--tenant", "acme").document["jobs"]
+    assert [job["id"] for job in found] == [theirs]
+
+
+def test_no_jobs_are_said_on_standard_error(headway: Headway):
+    headway("migrate")
+    ran = headway("jobs")
+    assert (ran.code, ran.out, ran.err) == (0, "", "no jobs\n")
+    assert headway("jobs", "--json").document == {"jobs": [], "cursor": None}
+
+
+def test_a_job_in_json_has_every_field_of_its_view(headway: Headway):
+    enqueue(new_job(args=b'{"a": [1, "x"]}'))
+    (job,) = headway("jobs", "--json").document["jobs"]
+    assert set(job) == set(JobView.__dataclass_fields__)
+    assert job["args"] == {"a": [1, "x"]}
+    assert job["state"] == State.WAITING
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_names_are_listed_on_one_line_and_found_again(headway: Headway, name: str):
+    (wanted,) = enqueue(new_job(kind=name, lane=name, tenant=name, subject=name))
+    ran = headway("jobs")
+    assert ran.code == 0
+    assert len(ran.out.splitlines()) == 2
+    assert all(line.isprintable() for line in ran.out.splitlines())
+    found = headway("jobs", "--json", f"--lane={name}", f"--tenant={name}", f"--subject={name}")
+    assert [job["id"] for job in found.document["jobs"]] == [wanted]

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Headway
+
+APP = """
+from __future__ import annotations
+import headway as hw
+
+app = hw.App()
+line = hw.Slots("line", 1)
+
+@app.job(lane="calls", gates=[line], priority=7)
+async def call(job: hw.Job, phone: str, tries: int = 3):
+    pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def calls(folder: Path) -> None:
+    folder.joinpath("send_calls.py").write_text(APP)
+
+
+def test_without_an_app_a_job_is_plain(headway: Headway):
+    ran = headway("send", "noop", "a=1", "b=x", "--due", "20m", "--lane", "l", "--priority", "3",
+                  "--tenant", "t", "--subject", "s", "--key", "k", "--expires", "1h")  # fmt: skip
+    assert ran.code == 0
+    job = headway("job", ran.out.strip(), "--json").document
+    assert job["args"] == {"a": 1, "b": "x"}
+    found = {name: job[name] for name in ("kind", "lane", "priority", "tenant", "subject", "key")}
+    assert found == {
+        "kind": "noop", "lane": "l", "priority": 3, "tenant": "t", "subject": "s", "key": "k",
+    }  # fmt: skip
+    assert job["state"] == "scheduled"
+    assert 0 <= job["due_at"] - job["created_at"] - 1_200_000 <= 5_000
+    assert job["expires_at"] == job["due_at"] + 3_600_000
+    assert job["gates"] == []
+
+
+def test_with_an_app_a_job_is_as_its_kind_says(headway: Headway):
+    ran = headway("send", "call", "phone=+15550100", "--app", "send_calls.py")
+    job = headway("job", ran.out.strip(), "--json").document
+    assert (job["lane"], job["priority"]) == ("calls", 7)
+    assert [gate["name"] for gate in job["gates"]] == ["line"]
+    assert job["args"]["phone"] == "+15550100"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["call", "phone=3"], "phone='\"0155\"'"),
+        (["call"], "the argument 'phone' is missing"),
+        (["call", "fone=x", "phone=y"], "there is no argument 'fone' (did you mean 'phone'?)"),
+        (["call", "phone=x", "lane=y"], "give it as --lane"),
+        (["cal", "phone=x"], "no kind 'cal' (did you mean 'call'?)"),
+        (["call", "phone"], "no name=value"),
+        (["call", "phone=x", "--due", "2026-12-01T10:00"], "--due"),
+        (["call", "phone=x", "--expires", "never"], "never"),
+        (["call", "phone=x", "--priority", "-1"], "--priority"),
+        (["call", "phone=x", "--key", "k", "--count", "2"], "--key makes one job"),
+        (["call", "phone=x", "--lane", ""], "lane is empty"),
+    ],
+)
+def test_what_the_kind_refuses_is_one_line_and_nothing_is_sent(
+    headway: Headway, line: list[str], said: str
+):
+    headway("migrate")
+    ran = headway("send", *line, "--app", "send_calls.py")
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+    assert headway("jobs", "--json").document["jobs"] == []
+
+
+def test_a_key_makes_one_job(headway: Headway):
+    first = headway("send", "noop", "a=1", "--key", "k", "--json").document
+    again = headway("send", "noop", "a=1", "--key", "k", "--json").document
+    assert first["created"] == 1
+    assert again == {"jobs": [{"id": first["jobs"][0]["id"], "created": False}], "created": 0}
+    other = headway("send", "noop", "a=2", "--key", "k")
+    assert other.code == 2
+    assert other.err.startswith("headway: ")
+
+
+def test_many_are_sent(headway: Headway):
+    assert headway("send", "noop", "--count", "2500").out == "2500 jobs sent\n"
+    document = headway("send", "noop", "--count", "1500", "--json").document
+    assert document["created"] == 1500
+    assert len(document["jobs"]) == 1000
+    assert headway("lanes", "--json").document["lanes"][0]["counts"] == {"waiting": 4000}
+
+
+def test_arguments_that_are_too_large_are_refused(headway: Headway):
+    headway("migrate")
+    ran = headway("send", "noop", "x=" + "y" * 1_000_001)
+    assert ran.code == 2
+    assert "1000009 bytes" in ran.err

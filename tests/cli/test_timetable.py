@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from headway.contract.definitions import DeclareEntry, DefineRequest, EntrySpec
+from headway.contract.store import Store
+from headway.core.timetable.fires import next_fires
+from headway.core.timetable.schedule import At, Cron, Every
+from tests.cli.conftest import Headway
+from tests.cli.seeding import new_job, with_store
+
+NIGHTLY = Cron("0 3 * * *", tz="Europe/Berlin")
+
+
+def declare() -> None:
+    async def work(store: Store) -> int:
+        schedules = {"nightly": NIGHTLY, "often": Every(90_000), "morning": At("09:00")}
+        items = tuple(
+            DeclareEntry(spec=EntrySpec(name=name, schedule=schedule, job=new_job()))
+            for name, schedule in schedules.items()
+        )
+        return await store.define(DefineRequest(items=items, author="code"))
+
+    with_store(work)
+
+
+def test_entries_are_listed_with_their_next_fires(headway: Headway):
+    declare()
+    entries = headway("timetable", "--json").document["entries"]
+    assert [(one["spec"]["name"], one["schedule"]) for one in entries] == [
+        ("morning", "at 09:00 daily (UTC)"),
+        ("nightly", "cron: 0 3 * * * (Europe/Berlin)"),
+        ("often", "every 1m 30s"),
+    ]
+    nightly = entries[1]["next"]
+    assert nightly == next_fires(NIGHTLY, nightly[0] - 1, 3)
+    assert "nightly" in headway("timetable").out
+
+
+def test_the_next_fires_of_an_entry_are_told_on_the_local_clock(headway: Headway):
+    declare()
+    ran = headway("timetable", "next", "nightly", "4")
+    rows = ran.out.splitlines()[1:]
+    assert len(rows) == 4
+    assert all(" 03:00:00+0" in row for row in rows)
+    assert len(headway("timetable", "next", "nightly", "--json").document["next"]) == 10
+
+
+def test_an_entry_is_switched_off_and_on_again(headway: Headway):
+    declare()
+    assert headway("timetable", "disable", "often", "--reason", "loud").out == "often is off\n"
+    assert headway("timetable", "--json").document["entries"][2]["next"] == []
+    assert "switched off" in headway("timetable", "next", "often").err
+    assert headway("timetable", "enable", "often").out == "often is on\n"
+    assert len(headway("timetable", "--json").document["entries"][2]["next"]) == 3
+
+
+def test_an_unknown_entry_is_an_error_of_the_caller(headway: Headway):
+    headway("migrate")
+    for verb in ("next", "enable", "disable"):
+        ran = headway("timetable", verb, "nope")
+        assert (ran.code, ran.out) == (2, "")
+        assert "nope" in ran.err
