@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from headway.core.gates.spec import GateUse
+
+CANDIDATE = "{candidate}"
+"""In a gate's name, it stands for whoever's turn it is."""
 
 
 class Answer(StrEnum):
@@ -68,3 +73,18 @@ class Cascade:
     def exhausted(self) -> bool:
         """Whether nobody is left to ask."""
         return not self.left
+
+
+def in_turn(use: GateUse, candidate: str) -> GateUse:
+    """The use of a gate in a candidate's turn.
+
+    Args:
+        use: as the job asks for it; its name may hold `{candidate}`.
+        candidate: whose turn it is; empty outside cascades.
+
+    Returns:
+        The use with the name filled in; the same one where there is nothing to fill in.
+    """
+    if CANDIDATE not in use.name:
+        return use
+    return replace(use, name=use.name.replace(CANDIDATE, candidate))

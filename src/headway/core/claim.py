@@ -24,69 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headway.core.cascade import in_turn
+from headway.core.fairness import Fairness
+from headway.core.flow import FlowView, Head, Order
 from headway.core.gates.spec import GateUse
 from headway.core.gates.view import GateView
-
-
-class Order(NamedTuple):
-    """The order of start within a flow."""
-
-    priority: int
-    due_at: int
-    seq: int
-
-
-class Head(NamedTuple):
-    """A waiting job, as far as a claim looks at it.
-
-    Attributes:
-        order: its place in its flow.
-        id: the job.
-        keyed: its keyed gates, in the order declared.
-        ticket: the gate that it was fed from, or None.
-        candidates: of a cascade, in the order to be asked; the first free one is taken.
-        run: its last run.
-        attempt: attempts used in this life.
-        stage: of a kind with stages.
-        subject: what it is about.
-        args: a JSON object.
-        policy: the number of its policy in the store.
-        blocked_ms: time spent parked since it was due.
-    """
-
-    order: Order
-    id: str
-    keyed: tuple[GateUse, ...]
-    ticket: str | None
-    candidates: tuple[str, ...]
-    run: int
-    attempt: int
-    stage: str
-    subject: str | None
-    args: bytes
-    policy: int
-    blocked_ms: int
-
-
-@dataclass(slots=True, kw_only=True)
-class FlowView:
-    """One flow that is not empty.
-
-    Attributes:
-        flow: its id in the store.
-        tenant: whose jobs these are.
-        shared: gates and the amounts that each of its jobs takes there, implicit ones included.
-        gated: whether its jobs hold a permit or count as a start, and so must not be prefetched.
-        heads: its first waiting jobs, in order.
-        more: whether it has waiting jobs behind these.
-    """
-
-    flow: int
-    tenant: str
-    shared: Sequence[tuple[GateView, int]]
-    gated: bool
-    heads: Sequence[Head]
-    more: bool
 
 
 class Start(NamedTuple):
@@ -138,29 +80,6 @@ class Decision:
     parks: list[Park] = field(default_factory=list[Park])
     again: bool = False
     closed: list[int] = field(default_factory=list[int])
-
-
-@dataclass(slots=True, kw_only=True)
-class Fairness:
-    """The tenants of a fair lane: virtual starts by weight.
-
-    Attributes:
-        level: no tenant that can run counts as having had less.
-        starts: virtual starts of each tenant, in millionths.
-        weights: of each tenant; 1 if not named.
-    """
-
-    level: int
-    starts: dict[str, int]
-    weights: Mapping[str, int]
-
-    def of(self, tenant: str) -> int:
-        """The tenant's virtual starts."""
-        return max(self.starts.get(tenant, 0), self.level)
-
-    def count(self, tenant: str) -> None:
-        """Counts one start of the tenant."""
-        self.starts[tenant] = self.of(tenant) + 1_000_000 // self.weights.get(tenant, 1)
 
 
 NO_MEMBERS: Mapping[str, str] = {}
@@ -268,7 +187,7 @@ class _Round:
         blocked: str | None = None
         never = True
         for candidate in head.candidates or ("",):
-            uses = [_of_candidate(use, candidate) for use in head.keyed]
+            uses = [in_turn(use, candidate) for use in head.keyed]
             closed = self.closed_gate(view, head, uses)
             if closed is None:
                 self.start(view, head, uses, candidate, gated=gated)
@@ -320,22 +239,6 @@ def _take(one: GateView, amount: int, members: dict[str, str]) -> None:
     member = one.take(amount)
     if member is not None:
         members[one.name] = member
-
-
-CANDIDATE = "{candidate}"
-
-
-def _of_candidate(use: GateUse, candidate: str) -> GateUse:
-    if CANDIDATE not in use.name:
-        return use
-    return GateUse(
-        name=use.name.replace(CANDIDATE, candidate),
-        template=use.template,
-        amount=use.amount,
-        hold=use.hold,
-        shared=use.shared,
-        zone=use.zone,
-    )
 
 
 def may_feed(free: int, ahead: int, amount: int) -> bool:

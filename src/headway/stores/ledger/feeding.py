@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headway.core.claim import Head, may_feed
+from headway.core.claim import may_feed
+from headway.core.flow import Head
 from headway.core.gates.spec import GateUse
 from headway.core.state import State
 from headway.stores.ledger.gatebook import GateBook, use_at

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headway.core.claim import CANDIDATE, Head
+from headway.core.cascade import in_turn
 from headway.core.errors import InvariantBroken
+from headway.core.flow import Head
 from headway.core.gates.hours import is_open, next_opening
 from headway.core.gates.pool import member_gate
 from headway.core.gates.slots import room
@@ -288,17 +289,9 @@ def use_at(head: Head, gate: str) -> GateUse:
         InvariantBroken: it asks for no such gate.
     """
     for use in head.keyed:
-        if use.name == gate:
-            return use
-        if CANDIDATE in use.name:
-            for candidate in head.candidates:
-                if use.name.replace(CANDIDATE, candidate) == gate:
-                    return GateUse(
-                        name=gate,
-                        template=use.template,
-                        amount=use.amount,
-                        hold=use.hold,
-                        shared=False,
-                    )
+        for candidate in head.candidates or ("",):
+            turn = in_turn(use, candidate)
+            if turn.name == gate:
+                return turn
     message = f"job {head.id} is parked at {gate!r}, which it does not ask for"
     raise InvariantBroken(message)

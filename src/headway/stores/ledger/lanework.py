@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from headway.contract.claims import ClaimRequest
-from headway.core.claim import (
-    CANDIDATE,
-    Decision,
-    Fairness,
-    FlowView,
-    Order,
-    Park,
-    Start,
-    decide,
-)
+from headway.core.cascade import CANDIDATE
+from headway.core.claim import Decision, Park, Start, decide
+from headway.core.fairness import Fairness
+from headway.core.flow import FlowView, Order
 from headway.core.gates.spec import GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State

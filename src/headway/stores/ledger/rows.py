@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headway.contract.definitions import EntrySpec, LaneSpec
 from headway.core.cascade import Cascade
-from headway.core.claim import Order
+from headway.core.flow import Order
 from headway.core.gates.spec import GateSpec, GateUse, Hold
 from headway.core.state import State
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from headway.contract.claims import ClaimRequest
-from headway.core.claim import CANDIDATE, FlowView, Start
+from headway.core.cascade import in_turn
+from headway.core.claim import Start
+from headway.core.flow import FlowView
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateKind, GateUse, Hold
 from headway.core.gates.view import GateView
@@ -38,7 +40,8 @@ class Takings:
         members: dict[str, str] = {}
         for gate, amount in view.shared:
             self._take(start, gate, uses.get(gate.name), amount, members)
-        for use in head_gates(start):
+        for asked in head.keyed:
+            use = in_turn(asked, start.candidate)
             self._take(start, self.book.view(use), use, use.amount, members)
         cascade = None
         if start.candidate:
@@ -104,18 +107,3 @@ class Takings:
             self.book.count_starts(self.rates)
         ledger.counts.move(self.lane, State.WAITING, State.RUNNING, n)
         ledger.counts.happened("started", n)
-
-
-def head_gates(start: Start) -> list[GateUse]:
-    """The keyed gates of a start, in its candidate's turn."""
-    return [
-        use
-        if CANDIDATE not in use.name
-        else GateUse(
-            name=use.name.replace(CANDIDATE, start.candidate),
-            template=use.template,
-            amount=use.amount,
-            hold=use.hold,
-        )
-        for use in start.head.keyed
-    ]

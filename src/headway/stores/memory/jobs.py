@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from headway.contract.views import JobsQuery
-from headway.core.claim import Head, Order
+from headway.core.flow import Head, Order
 from headway.core.errors import InvalidValue
 from headway.core.job import JobPolicy
 from headway.core.state import State

@@ -29,7 +29,7 @@ from headway.contract.views import (
     WhyQuery,
     WhyView,
 )
-from headway.core.claim import CANDIDATE
+from headway.core.cascade import CANDIDATE
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.core.state import State

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.contract.views import GateState, WhyQuery, WhyView
-from headway.core.claim import CANDIDATE
+from headway.core.cascade import CANDIDATE, in_turn
 from headway.core.duration import format_duration
 from headway.core.gates.spec import GateUse
 from headway.core.instant import format_instant
@@ -68,12 +68,7 @@ class _Why:
         if CANDIDATE not in use.name:
             return [use]
         names = self.row.cascade.order()[:CANDIDATES] if self.row.cascade else ()
-        return [
-            GateUse(
-                name=use.name.replace(CANDIDATE, name), template=use.template, amount=use.amount
-            )
-            for name in names
-        ]
+        return [in_turn(use, name) for name in names]
 
     def view(self) -> WhyView:
         row = self.row

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from headway.contract.views import JobsQuery
-from headway.core.claim import Head, Order
+from headway.core.flow import Head, Order
 from headway.core.job import JobPolicy
 from headway.stores.ledger.rows import DueRow, FlowKey, GatedStart, HeldRow, JobRow, RunRow
 

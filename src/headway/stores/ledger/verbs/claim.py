@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headway.contract.claims import Claimed, ClaimReply, ClaimRequest
-from headway.core.claim import FlowView, Start
+from headway.core.claim import Start
 from headway.core.errors import InvalidValue
+from headway.core.flow import FlowView
 from headway.core.job import MAX_BATCH
 from headway.core.lane_share import share
 from headway.stores.ledger.feeding import run_timers
