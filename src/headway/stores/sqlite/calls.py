@@ -12,6 +12,9 @@ from headway.stores.sqlite.timing import monotonic
 
 Answer = TypeVar("Answer")
 
+BULK = 16
+"""An enqueue of more jobs is bulk."""
+
 
 class Call(Generic[Answer]):
     """One operation that is asked for.
@@ -21,6 +24,7 @@ class Call(Generic[Answer]):
         future: what its caller waits for.
         verb: what to do within a step.
         jobs: of an enqueue, what it inserts, so that several can be done as one; else None.
+        bulk: it may take long, and lets those behind it go first.
         takes_room: it is refused while the device is nearly full.
         asked_at: by the monotonic clock.
         answer: of the verb.
@@ -31,6 +35,7 @@ class Call(Generic[Answer]):
     __slots__ = (
         "answer",
         "asked_at",
+        "bulk",
         "dropped",
         "error",
         "future",
@@ -50,6 +55,7 @@ class Call(Generic[Answer]):
         self.verb = verb
         self.jobs = jobs
         self.takes_room = takes_room
+        self.bulk = jobs is not None and len(jobs) > BULK
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Answer] = self.loop.create_future()
         self.asked_at = monotonic()

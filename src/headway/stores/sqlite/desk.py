@@ -16,16 +16,15 @@ class Desk:
 
     Args:
         name: of the thread.
-        serve: takes some calls off the queue, at least one, and answers them; never raises.
+        serve: takes calls off the queue and answers them; never raises.
         leave: what the thread does last.
     """
 
-    def __init__(
-        self, name: str, serve: Callable[[deque[AnyCall]], None], leave: Callable[[], None]
-    ) -> None:
+    def __init__(self, name: str, serve: Callable[[], None], leave: Callable[[], None]) -> None:
         self._serve = serve
         self._leave = leave
         self._calls: deque[AnyCall] = deque()
+        self._bulk: deque[AnyCall] = deque()
         self._bell = threading.Lock()
         self._bell.acquire()
         self._idle = False
@@ -46,7 +45,7 @@ class Desk:
             raise StoreUnavailable(message, hint="open it again; nothing was written")
         if not self._started:
             self._start()
-        self._calls.append(call)
+        (self._bulk if call.bulk else self._calls).append(call)
         self._ring()
 
     def _start(self) -> None:
@@ -68,22 +67,42 @@ class Desk:
                 return
 
     def _run(self) -> None:
-        calls, bell = self._calls, self._bell
+        bell = self._bell
         while True:
-            while not calls and not self._closing:
+            while not self._asked and not self._closing:
                 # Said before looking once more, so that no call comes unheard.
                 self._idle = True
-                if not calls and not self._closing:
+                if not self._asked and not self._closing:
                     bell.acquire()
             self._idle = False
-            if not calls:
+            if not self._asked:
                 break
-            self._serve(calls)
+            self._serve()
         self._leave()
+
+    @property
+    def _asked(self) -> bool:
+        return bool(self._calls or self._bulk)
+
+    def take(self, most: int) -> list[AnyCall]:
+        """Takes calls off the queue, those that may take long behind the others.
+
+        Args:
+            most: of each sort.
+        """
+        taken: list[AnyCall] = []
+        for calls in (self._calls, self._bulk):
+            taken += [calls.popleft() for _ in range(min(len(calls), most))]
+        return [call for call in taken if not call.dropped]
+
+    def put_back(self, left: list[AnyCall]) -> None:
+        """Makes calls that were taken and not begun the next ones, bulk or not."""
+        self._calls.extendleft(reversed(left))
 
     def waiting_before(self, moment: float) -> list[AnyCall]:
         """Calls that were asked for before a moment of the monotonic clock and are not begun."""
-        return [call for call in list(self._calls) if call.asked_at < moment and not call.dropped]
+        waiting = [*self._calls, *self._bulk]
+        return [call for call in waiting if call.asked_at < moment and not call.dropped]
 
     def close(self, limit: float | None = None) -> None:
         """Serves what was asked for, then ends the thread. Blocks.
@@ -102,4 +121,4 @@ class Desk:
         self._thread.join(limit)
         if self._thread.is_alive():
             message = "the store was closed before this was begun"
-            fail(list(self._calls), StoreUnavailable(message, hint="nothing was written"))
+            fail([*self._calls, *self._bulk], StoreUnavailable(message, hint="nothing was written"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import suppress
 
 from headway.contract.clock import Clock
@@ -32,10 +31,11 @@ class Reader:
         self._ledger: SqliteLedger | None = None
         self.desk = Desk("headway-reader", self._serve, self._close)
 
-    def _serve(self, calls: deque[AnyCall]) -> None:
-        call = calls.popleft()
-        if call.dropped:
-            return
+    def _serve(self) -> None:
+        for call in self.desk.take(1):
+            self._answer(call)
+
+    def _answer(self, call: AnyCall) -> None:
         try:
             call.answer = self._read(call)
         except BaseException as error:  # noqa: BLE001  (whatever it is, it is the caller's)

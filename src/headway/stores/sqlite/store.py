@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
@@ -19,6 +18,7 @@ from headway.contract.views import Query
 from headway.core.errors import StoreChanged, StoreUnavailable
 from headway.core.job import NewJob
 from headway.stores.ledger import verbs
+from headway.stores.ledger.rounds import with_seen
 from headway.stores.sqlite.backstop import Backstop
 from headway.stores.sqlite.bells import Bells, Ring
 from headway.stores.sqlite.calls import Call, fail
@@ -90,7 +90,7 @@ class SqliteStore:
         """
         seen = self._wakes.count
         reply = await self._write(Call(lambda ledger: _claim(ledger, request)))
-        return replace(reply, seen=seen)
+        return with_seen(request, reply, seen)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """See `Store.settle`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -24,7 +23,7 @@ from headway.stores.sqlite.timing import monotonic
 from headway.stores.sqlite.turnstile import Turnstile
 
 GROUP_CALLS = 256
-"""The most calls of one commit."""
+"""The most calls of one commit, and as many of bulk."""
 GROUP_SECONDS = 0.015
 """When a step has held the file for so long, it ends, so that other processes get their turn."""
 
@@ -95,21 +94,20 @@ class Writer:
 
     # Groups
 
-    def _serve(self, calls: deque[AnyCall]) -> None:
+    def _serve(self) -> None:
         group: list[AnyCall] = []
         left: list[AnyCall] = []
         try:
             self.turnstile.enter()
             try:
-                group = [calls.popleft() for _ in range(min(len(calls), GROUP_CALLS))]
-                # Whoever was refused while the door was shut is not begun.
-                group = [call for call in group if not call.dropped]
+                # Whoever was refused while the door was shut is not among them.
+                group = self.desk.take(GROUP_CALLS)
                 left = self._work(group)
             finally:
                 self.turnstile.leave()
         except BaseException as error:  # noqa: BLE001  (a bug must reach its callers, not end the thread)
             # Where the door itself failed nothing was taken yet.
-            group = group or [calls.popleft()]
+            group = group or self.desk.take(1)
             self._refuse([call for call in group if call not in self._done], error)
         done, self._done = self._done, []
         woken, self._woken = self._woken, []
@@ -117,7 +115,7 @@ class Writer:
             self._announce(number, lanes)
         deliver(done)
         # What found no time in this step is the first of the next.
-        calls.extendleft(reversed(left))
+        self.desk.put_back(left)
 
     def _work(self, group: list[AnyCall]) -> list[AnyCall]:
         """Does a group in one step, or in several where one of its calls would fail it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headway.contract.views import JobsQuery
-from headway.core.claim import Order
+from headway.core.flow import Order
 from headway.core.errors import InvalidValue
 from headway.stores.ledger.rows import JobRow
 from headway.stores.sqlite.database import number_list

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.core.claim import Head, Order
+from headway.core.flow import Head, Order
 from headway.stores.sqlite.database import number_list
 from headway.stores.sqlite.tables.jobs.base import JobsBase
 from headway.stores.sqlite.tables.jobs.starting import HEAD, read_head

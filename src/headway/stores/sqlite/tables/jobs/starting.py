@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.core.claim import Head, Order
+from headway.core.flow import Head, Order
 from headway.stores.ledger.rows import GatedStart, HeldRow, JobRow
 from headway.stores.sqlite.codec import (
     decode_cascade,
