@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, Block, Page, all_pages, read_page
+from tests.docs.play import commands, matches
+
+RUN = {"python", "console", "toml", "json"}
+LIMIT_S = 55
+SHOWN = {"text", "ini", "sh", "jsonl", ""}
+
+
+WHOLE = """
+```python file=three.py
+THREE = 3
+```
+```python
+import asyncio
+from three import THREE
+
+await asyncio.sleep(0)
+four = THREE + 1
+```
+```python
+print(four, id(four))
+```
+```text output
+4 …
+```
+```console
+$ cat three.py
+THREE = 3
+$ printf 'a\\nb\\nc\\n'
+…
+c
+$ echo a \\
+  b
+a b
+$ name=ada
+$ echo $name >&2; cat
+ada
+```
+"""
+
+
+def played() -> list[Page]:
+    return [page for page in all_pages() if any(_is_run(block) for block in page.blocks)]
+
+
+def _is_run(block: Block) -> bool:
+    return "norun" not in block.options and (block.language in RUN or block.file is not None)
+
+
+@pytest.mark.parametrize("page", played(), ids=lambda page: page.name)
+def test_every_block_of_the_page_does_what_the_page_says(page: Page, tmp_path: Path) -> None:
+    done = play(page.path, tmp_path)
+    assert done.returncode == 0, done.stdout[-8000:]
+
+
+@pytest.mark.parametrize("page", all_pages(), ids=lambda page: page.name)
+def test_every_block_is_run_or_is_text(page: Page) -> None:
+    strange = [
+        f"{page.name}:{block.line}: {block.language}"
+        for block in page.blocks
+        if block.language not in RUN | SHOWN and block.file is None
+    ]
+    assert strange == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("```python\nprint(1)\n```\n```text output\n2\n```\n", "but this was printed"),
+        ("```console\n$ echo no\nyes\n```\n", "but this was printed"),
+        ("```console\n$ false\n```\n", "ended with 1"),
+        ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
+        ("```toml\na = \n```\n", "TOMLDecodeError"),
+    ],
+)
+def test_a_page_that_says_what_does_not_happen_is_found(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    done = play(page, tmp_path)
+    assert done.returncode != 0
+    assert said in done.stdout
+
+
+def test_a_page_is_one_program_with_files_output_and_await(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(WHOLE, encoding="utf-8")
+    done = play(page, tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_is_expected_matches_lines_whole_but_for_dots() -> None:
+    assert matches("a … c\n…\nd", "a b c\nx\ny\nd\n")
+    assert matches("a  \n", "a\n")
+    assert not matches("a …", "a b\nc")
+    assert not matches("a", "b")
+    assert not matches("", "b")
+
+
+def test_commands_carry_their_own_line_and_output() -> None:
+    block = Block(language="console", options=(), text="$ a\nx\n$ b \\\n  c\n$ d\n", line=5)
+    assert list(commands(block)) == [(5, "a", "x\n"), (7, "b \\\n  c", ""), (9, "d", "")]
+
+
+def test_a_fence_that_is_never_closed_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="never closed"):
+        read_page(page)
+
+
+def play(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    bin_folder = Path(sys.executable).parent
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name in {"LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT"}
+    }
+    env |= {
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONWARNINGS": "error",
+        "HOME": str(folder),
+        "LOGNAME": "ada",
+        "USER": "ada",
+        "PYTHONUNBUFFERED": "1",  # as on a terminal
+        "TERM": "dumb",
+        "COLUMNS": "200",
+        "HEADWAY_ZONE": "UTC",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.docs.play", str(page)],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, _ = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        # With all that the page has started, which would else go on.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, printed)
