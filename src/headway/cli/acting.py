@@ -94,15 +94,18 @@ async def _on_filter(store: Store, move: Move, wanted: JobFilter, meter: Meter) 
 
 
 def _ask_first(session: Session, move: Move, wanted: JobFilter, *, yes: bool) -> None:
-    if yes:
-        return
-    first = session.ask(wanted.query())
-    if not first.rows and first.cursor is None:
-        return
-    number = f"{len(first.rows)}" if first.cursor is None else f"{len(first.rows)} or more"
-    if not session.terminal.confirmed(f"{move.verb} {number} jobs?"):
+    number = "" if yes else session.with_store(lambda store: _how_many(store, wanted))
+    if number and not session.terminal.confirmed(f"{move.verb} {number} jobs?"):
         message = f"to {move.verb} {number} jobs, somebody has to agree"
         raise InvalidValue(message, hint="answer y, or give --yes")
+
+
+async def _how_many(store: Store, wanted: JobFilter) -> str:
+    """The number of jobs that fit, as far as a page tells it; empty for none."""
+    async for page in wanted.pages(store):
+        if page.rows:
+            return f"{len(page.rows)}{' or more' if page.cursor else ''}"
+    return ""
 
 
 def _tell(session: Session, counts: Counter[Acted], replies: list[ActReply] | None) -> None:

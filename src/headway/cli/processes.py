@@ -78,7 +78,8 @@ class Processes:
                 return
             lived_s = REAL.monotonic() - started
             pause_s = _SHORTEST_S if lived_s > _HEALTHY_S else min(pause_s * 2, _LONGEST_S)
-            log.warning("worker process died", place=place, code=code, again_in_s=pause_s)
+            pid = self._children[place].pid
+            log.warning("worker process died", pid=pid, code=code, again_in_s=pause_s)
             await REAL.wait(self._stopping, pause_s)
 
     async def _once(self, place: int, tether: int) -> int:

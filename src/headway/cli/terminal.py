@@ -76,12 +76,14 @@ class Terminal:
         return typer.confirm(printable(question), err=True)
 
     def _drawn(self, columns: Sequence[str], rows: list[list[str]]) -> None:
-        """On a terminal: colours, and what is too wide is folded within its column."""
+        """On a terminal: colours, no columns without news, and folds where it is too narrow."""
+        told = [n for n in range(len(columns)) if n == 0 or any(row[n].strip("0") for row in rows)]
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for column in columns:
-            table.add_column(Text(column), overflow="fold")
+        for n in told:
+            # The first column names the row: it must stay whole, to be copied.
+            table.add_column(Text(columns[n]), overflow="fold", no_wrap=n == 0)
         for row in rows:
-            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+            table.add_row(*(Text(row[n], style=STYLES.get(row[n], "")) for n in told))
         self.answers.print(table)
 
     def _aligned(self, rows: list[list[str]]) -> None:

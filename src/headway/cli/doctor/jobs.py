@@ -19,7 +19,7 @@ async def look_at_lanes(store: Store) -> list[Finding]:
         if lane.unfinished and not lane.workers:
             found = f"the lane {lane.name} holds {lane.unfinished} jobs and has no live worker"
             findings.append(warning("lanes", found, f"headway worker --lanes {lane.name}"))
-    return findings or [well("lanes", f"{len(lanes)} lanes, each with jobs has a worker")]
+    return findings or [well("lanes", f"{len(lanes)} lanes, none with jobs and without a worker")]
 
 
 async def look_at_jobs(store: Store) -> list[Finding]:
