@@ -1,0 +1,36 @@
+"""A store that does everything twice, as if each first reply had been lost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headway.contract.store import Store
+from headway.core.errors import CallerError
+
+# What no caller repeats: a read and a wait change nothing, and a sweep is no request of anybody's.
+ONCE = {"read", "wait", "close", "sweep"}
+
+
+class TwiceStore:
+    """Each operation is executed, and executed again; the first reply counts."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        operation = getattr(self.inner, name)
+        if name in ONCE:
+            return operation
+
+        async def twice(*args: Any, **kwargs: Any) -> Any:
+            reply = await operation(*args, **kwargs)
+            try:
+                await operation(*args, **kwargs)
+            except CallerError:
+                # The first one changed the revision that a definition is guarded by, or removed
+                # the entry; nothing more was written.
+                assert name == "define"
+            return reply
+
+        return twice

@@ -1,0 +1,228 @@
+"""A brute-force model of gates and jobs, to compare claims with; it knows nothing of flows.
+
+It scans all jobs for each claim, keeps no caches, and shares no code with the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+FOREVER = 10**18
+
+
+@dataclass
+class Gate:
+    """A declared gate; `keyed` ones have many instances under one name."""
+
+    template: str
+    kind: str
+    keyed: bool = False
+    capacity: int = 0
+    per: int = 0
+    members: dict[str, int] = field(default_factory=dict)
+    strategy: str = "least_used"
+
+
+@dataclass
+class Use:
+    gate: Gate
+    name: str
+    amount: int = 1
+    hold: str = "settled"
+
+
+@dataclass
+class Permit:
+    gate: str
+    member: str
+    amount: int
+    hold: str
+
+
+@dataclass
+class Job:
+    id: str
+    lane: str
+    tenant: str
+    kind: str
+    priority: int
+    due: int
+    seq: int
+    uses: list[Use]
+    state: str = "queued"
+    run: int = 0
+    worker: str = ""
+    permits: list[Permit] = field(default_factory=list)
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return (self.priority, self.due, self.seq)
+
+    @property
+    def flow(self) -> tuple[object, ...]:
+        shared = tuple((use.name, use.amount) for use in self.uses if not use.gate.keyed)
+        return (self.lane, self.tenant, self.kind, shared)
+
+
+class World:
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.jobs: dict[str, Job] = {}
+        self.starts: dict[str, list[tuple[int, int]]] = {}
+        self.closed: dict[str, int] = {}
+        self.caps: dict[str, int] = {}
+        self.last: dict[str, str] = {}
+
+    # Gates
+
+    def is_closed(self, name: str) -> bool:
+        return self.closed.get(name, 0) > self.now
+
+    def out(self, gate: str, member: str = "") -> int:
+        return sum(
+            permit.amount
+            for job in self.jobs.values()
+            for permit in job.permits
+            if (permit.gate, permit.member) == (gate, member)
+        )
+
+    def in_window(self, use: Use) -> int:
+        since = self.now - use.gate.per
+        return sum(n for at, n in self.starts.get(use.name, ()) if at > since)
+
+    def members(self, use: Use) -> list[tuple[str, int, int, int]]:
+        """Of a pool: each member's name, capacity, permits out and permits free."""
+        found: list[tuple[str, int, int, int]] = []
+        for member, declared in use.gate.members.items():
+            capacity = self.caps.get(f"{use.name}/{member}", declared)
+            out = self.out(use.name, member)
+            free = 0 if self.is_closed(f"{use.name}/{member}") else max(0, capacity - out)
+            found.append((member, capacity, out, free))
+        return found
+
+    def room(self, use: Use) -> int:
+        """The largest amount that could be taken there now."""
+        if self.is_closed(use.name):
+            return 0
+        capacity = self.caps.get(use.name, use.gate.capacity)
+        if use.gate.kind == "slots":
+            return capacity - self.out(use.name)
+        if use.gate.kind == "rate":
+            return capacity - self.in_window(use)
+        return max((free for *_, free in self.members(use)), default=0)
+
+    def most(self, use: Use) -> int:
+        """The largest amount that could ever be taken there."""
+        if use.gate.kind == "pool":
+            return max((capacity for _, capacity, _, _ in self.members(use)), default=0)
+        return self.caps.get(use.name, use.gate.capacity)
+
+    def implicit_fits(self, job: Job) -> bool:
+        for name, matches in self.implicit(job):
+            if self.is_closed(name):
+                return False
+            cap = self.caps.get(name)
+            if cap is None:
+                continue
+            states = {"running"} if name.startswith("lane:") else {"running", "awaiting"}
+            used = sum(matches(one) and one.state in states for one in self.jobs.values())
+            if used >= cap:
+                return False
+        return True
+
+    @staticmethod
+    def implicit(job: Job):
+        return [
+            ("all", lambda _: True),
+            (f"lane:{job.lane}", lambda one: one.lane == job.lane),
+            (f"tenant:{job.tenant}", lambda one: one.tenant == job.tenant),
+            (f"kind:{job.kind}", lambda one: one.kind == job.kind),
+        ]
+
+    # Claims
+
+    def fits(self, job: Job) -> bool:
+        return self.implicit_fits(job) and all(self.room(use) >= use.amount for use in job.uses)
+
+    def due_jobs(self, lane: str) -> list[Job]:
+        jobs = self.jobs.values()
+        waiting = [
+            job
+            for job in jobs
+            if job.lane == lane and job.state == "queued" and job.due <= self.now
+        ]
+        return sorted(waiting, key=lambda job: job.order)
+
+    def expected(self, lane: str, n: int) -> list[tuple[str, dict[str, str]]]:
+        """What a claim must start, in order, with the member of each pool; and starts it."""
+        started: list[tuple[str, dict[str, str]]] = []
+        for job in self.due_jobs(lane):
+            if len(started) == n:
+                break
+            if self.fits(job):
+                started.append((job.id, self.start(job)))
+        return started
+
+    def start(self, job: Job) -> dict[str, str]:
+        members: dict[str, str] = {}
+        for use in job.uses:
+            member = ""
+            if use.gate.kind == "rate":
+                self.starts.setdefault(use.name, []).append((self.now, use.amount))
+                continue
+            if use.gate.kind == "pool":
+                member = members[use.name] = self.choose(use)
+                self.last[use.name] = member
+            job.permits.append(Permit(use.name, member, use.amount, use.hold))
+        job.state = "running"
+        job.run += 1
+        return members
+
+    def choose(self, use: Use) -> str:
+        able = [one for one in self.members(use) if one[3] >= use.amount]
+        if use.gate.strategy == "first_free":
+            return able[0][0]
+        if use.gate.strategy == "least_used":
+            return min(able, key=lambda one: one[2] / one[1])[0]
+        names = list(use.gate.members)
+        last = self.last.get(use.name)
+        if last in names:
+            turn = names.index(last) + 1
+            names = names[turn:] + names[:turn]
+        return min(able, key=lambda one: names.index(one[0]))[0]
+
+    def opens_next(self, lane: str) -> int | None:
+        """The first moment at which a claim would start something if nothing else happened."""
+        moments = {job.due for job in self.jobs.values() if job.lane == lane}
+        moments.update(self.closed.values())
+        for job in self.jobs.values():
+            if job.lane == lane and job.state == "queued":
+                for use in job.uses:
+                    moments.update(at + use.gate.per for at, _ in self.starts.get(use.name, ()))
+        now = self.now
+        try:
+            for moment in sorted(at for at in moments if now < at < FOREVER):
+                self.now = moment
+                if any(self.fits(job) for job in self.due_jobs(lane)):
+                    return moment
+        finally:
+            self.now = now
+        return None
+
+    # What becomes of jobs
+
+    def give_back(self, job: Job, *, gate: str | None = None, hold: str | None = None) -> None:
+        job.permits = [
+            permit
+            for permit in job.permits
+            if (gate is not None and permit.gate != gate)
+            or (hold is not None and permit.hold != hold)
+        ]
+
+    def requeue(self, job: Job, due: int) -> None:
+        self.give_back(job)
+        job.state, job.due = "queued", due
+
+    def finish(self, job: Job) -> None:
+        self.give_back(job)
+        job.state = "final"
