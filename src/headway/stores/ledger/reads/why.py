@@ -147,11 +147,11 @@ class _Why:
             by = f" by {gate.closed_by}" if gate.closed_by else ""
             why = f" ({gate.closed_reason})" if gate.closed_reason else ""
             until = (
-                "" if gate.closed_until >= FOREVER else f" until {self._when(gate.closed_until)}"
+                "" if gate.closed_until >= FOREVER else f" until {self._moment(gate.closed_until)}"
             )
             return f"{what}{gate.name} is closed{by}{until}{why}"
         if gate.kind == "hours":
-            opens = f" until {self._when(gate.opens_at)}" if gate.opens_at else ""
+            opens = f" until {self._moment(gate.opens_at)}" if gate.opens_at else ""
             return f"outside {gate.name}{opens}"
         opens = f", opens {self._when(gate.opens_at)}" if gate.opens_at else ""
         held = f", held by {gate.holders[0].job}" if gate.holders else ""
@@ -163,7 +163,10 @@ class _Why:
             return "at an unknown time"
         if at <= self.now:
             return "now"
-        return f"at {format_instant(at)} (in {format_duration(at - self.now)})"
+        return f"at {self._moment(at)}"
+
+    def _moment(self, at: int) -> str:
+        return f"{format_instant(at)} (in {format_duration(at - self.now)})"
 
     def _since(self, at: int | None) -> str:
         return format_duration(max(0, self.now - at)) if at is not None else "a while"
