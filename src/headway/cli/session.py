@@ -6,6 +6,7 @@ import asyncio
 import getpass
 from collections.abc import Awaitable, Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
 from headway.cli.local_clock import LocalClock
@@ -13,10 +14,17 @@ from headway.cli.settings import Settings, load_settings
 from headway.cli.terminal import Terminal
 from headway.contract.store import Store
 from headway.contract.views import Query
+from headway.core.errors import StoreUnavailable
 from headway.runtime.app import App
 from headway.stores import open_store
+from headway.stores.sqlite import parse_url
 
 Result = TypeVar("Result")
+
+
+def store_file(url: str) -> Path | None:
+    """The file of a store that is one; None for any other."""
+    return parse_url(url).path if url.startswith("sqlite:") else None
 
 
 class Session:
@@ -60,15 +68,25 @@ class Session:
         except (OSError, KeyError):
             return "unknown"
 
-    def with_store(self, work: Callable[[Store], Awaitable[Result]]) -> Result:
+    def with_store(
+        self, work: Callable[[Store], Awaitable[Result]], *, make: bool = False
+    ) -> Result:
         """Opens the store, does the work, and closes the store whatever happens.
 
         Args:
             work: gets the open store.
+            make: whether a store that does not exist is made.
 
         Returns:
             What the work returns.
+
+        Raises:
+            StoreUnavailable: it does not exist, and is not to be made.
         """
+        file = store_file(self.store_url)
+        if file is not None and not make and not file.exists():
+            message = f"there is no store at {file}"
+            raise StoreUnavailable(message, hint="give --store, or let headway migrate make it")
 
         async def whole() -> Result:
             store = open_store(self.store_url)

@@ -10,6 +10,7 @@ from headway.cli.command import command, new_command
 from headway.cli.doctor.finding import Finding, Health, problem
 from headway.cli.doctor.rounds import look_at_file, look_at_store
 from headway.cli.exits import NO
+from headway.cli.local_clock import rough
 from headway.cli.options import Signed
 from headway.cli.session import Session
 from headway.contract.store import Store
@@ -25,11 +26,11 @@ class Mendable(Protocol):
     """A store that can be mended by an operator's word."""
 
     async def new_epoch(self, author: str, reason: str) -> int:
-        """Begins a new epoch, which fences every older run."""
+        """Begins a new epoch, which fences every older run; the epoch now."""
         ...
 
     async def reset_clock(self, author: str, reason: str) -> int:
-        """Sets the store's time back to its clock."""
+        """Sets the store's time back to its clock, in a new epoch; by how many ms."""
         ...
 
 
@@ -56,7 +57,7 @@ def doctor(
         Exit: with code 1, there is a problem.
     """
     if new_epoch or reset_clock:
-        session.with_store(lambda store: _mend(session, store, signed, epoch=new_epoch))
+        session.with_store(lambda store: _mend(session, store, signed, clock=reset_clock))
     findings = look_at_file(session.store_url)
     if not any(one.subject == "file" for one in findings):
         try:
@@ -68,13 +69,17 @@ def doctor(
         raise typer.Exit(NO)
 
 
-async def _mend(session: Session, store: Store, signed: Signed, *, epoch: bool) -> None:
+async def _mend(session: Session, store: Store, signed: Signed, *, clock: bool) -> None:
     if not isinstance(store, Mendable):
         message = f"the store {session.store_url} has no epoch or clock to mend"
         raise InvalidValue(message, hint="only a durable store has")
     author = session.author(signed.author)
-    mend = store.new_epoch if epoch else store.reset_clock
-    await mend(author, signed.reason)
+    if clock:
+        back_ms = await store.reset_clock(author, signed.reason)
+        session.terminal.remark(f"the store's time went back by {rough(back_ms)}")
+    else:
+        await store.new_epoch(author, signed.reason)
+    session.terminal.remark("a new epoch: what ran before can write nothing any more")
 
 
 def _tell(session: Session, findings: list[Finding]) -> None:

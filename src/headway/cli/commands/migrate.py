@@ -5,6 +5,9 @@ from __future__ import annotations
 from headway.cli.command import command, new_command
 from headway.cli.session import Session
 from headway.contract.views import StatsQuery
+from headway.core.errors import InvalidValue
+from headway.stores.sqlite import parse_url
+from headway.stores.sqlite.connection import migrate as migrate_file
 
 app = new_command()
 
@@ -13,10 +16,21 @@ app = new_command()
 def migrate(session: Session) -> None:
     """Makes the store if there is none, and brings an older one to this program's schema.
 
-    A store that is newer than this program is refused, and nothing is written.
+    Stop its workers first. A store that is newer than this program is refused, and nothing is
+    written. With --json: {"before", "now"}, versions of the schema; 0 for none.
+
+    Raises:
+        InvalidValue: this kind of store keeps nothing.
     """
-    stats = session.ask(StatsQuery())
+    if not session.store_url.startswith("sqlite:"):
+        message = f"the store {session.store_url} has no schema to migrate"
+        raise InvalidValue(message, hint="only a durable store has, as sqlite:///headway.db")
+    before, now = migrate_file(parse_url(session.store_url))
+    # Opening it sets what the schema does not hold, such as the journal's mode.
+    session.ask(StatsQuery())
     if session.json:
-        session.terminal.document({"store": stats.identity, "epoch": stats.epoch})
+        session.terminal.document({"before": before, "now": now})
+    elif before == now:
+        session.terminal.line(f"the store is current: schema {now}")
     else:
-        session.terminal.line("the store is ready")
+        session.terminal.line(f"the store is ready: schema {before} became {now}")

@@ -65,7 +65,10 @@ def send(
         return await send_jobs(store, make, count, meter)
 
     with progress(session.terminal, "send jobs", count) as meter:
-        sent = session.with_store(into) if opened is None else session.with_app(opened, into)
+        if opened is None:
+            sent = session.with_store(into, make=True)
+        else:
+            sent = session.with_app(opened, into)
     _tell(session, sent)
 
 

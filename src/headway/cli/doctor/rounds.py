@@ -13,9 +13,9 @@ from headway.cli.doctor.sqlite_file import (
     look_at_room,
     look_inside,
 )
+from headway.cli.session import store_file
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
-from headway.stores.sqlite.options import parse_url
 
 
 def look_at_file(url: str) -> list[Finding]:
@@ -30,9 +30,9 @@ def look_at_file(url: str) -> list[Finding]:
     Raises:
         InvalidValue: the URL is unusable.
     """
-    if not url.startswith("sqlite:"):
+    path = store_file(url)
+    if path is None:
         return []
-    path = parse_url(url).path
     if not path.exists():
         hint = "headway migrate makes it; or give --store"
         return [*look_at_library(), problem("file", f"{path} does not exist", hint)]

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import apsw
+
+from headway.core.gates.spec import GateUse
+from tests.cli.conftest import Headway
+from tests.cli.gates import declare_line
+from tests.cli.seeding import claim, enqueue, new_job
+
+LINE = GateUse(name="line", template="line", shared=True)
+
+
+def hold_a_permit() -> None:
+    declare_line()
+    enqueue(new_job(gates=(LINE,)))
+    claim("main")
+
+
+def test_an_audit_finds_nothing_and_says_what_it_looked_at(headway: Headway):
+    hold_a_permit()
+    ran = headway("audit")
+    assert (ran.code, ran.out) == (0, "no difference in 1 gates, 1 permits, 1 held jobs\n")
+    document = headway("audit", "--json").document
+    assert document["differences"] == []
+    assert (document["permits"], document["held"]) == (1, 1)
+
+
+def test_a_permit_that_is_lost_is_named_and_the_exit_code_is_1(headway: Headway):
+    hold_a_permit()
+    db = apsw.Connection("headway.db")
+    db.execute("DELETE FROM permit")
+    db.close()
+    ran = headway("audit", "--json")
+    assert ran.code == 1
+    assert any("line" in one["where"] + one["what"] for one in ran.document["differences"])
+    ran = headway("audit")
+    assert ran.code == 1
+    assert "line" in ran.out
+    assert headway("doctor", "--json").code == 1

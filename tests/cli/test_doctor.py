@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.store import Store
+from headway.contract.views import StatsQuery
+from headway.core.gates.opening import Hours
+from headway.core.gates.spec import GateUse
+from headway.stores import open_store
+from tests.cli.conftest import Headway, Ran
+from tests.cli.gates import declare_line
+from tests.cli.seeding import URL, claim, enqueue, new_job, with_store
+
+
+def problems(ran: Ran) -> dict[str, str]:
+    found = ran.document["findings"]
+    return {one["subject"]: one["found"] for one in found if one["health"] == "problem"}
+
+
+def warnings(ran: Ran) -> dict[str, str]:
+    found = ran.document["findings"]
+    return {one["subject"]: one["found"] for one in found if one["health"] == "warning"}
+
+
+def test_a_sound_store_has_no_findings_but_good_ones(headway: Headway):
+    headway("migrate")
+    ran = headway("doctor", "--json")
+    assert (ran.code, problems(ran), warnings(ran)) == (0, {}, {})
+    subjects = [one["subject"] for one in ran.document["findings"]]
+    for subject in ("sqlite", "permissions", "room", "integrity", "clock", "permits", "gates"):
+        assert subject in subjects
+    assert headway("doctor").out.count("\n") == len(subjects)
+
+
+def test_a_store_that_does_not_exist_is_a_problem_and_is_not_made(headway: Headway, folder: Path):
+    ran = headway("doctor", "--json")
+    assert ran.code == 1
+    assert problems(ran) == {"file": "headway.db does not exist"}
+    assert list(folder.iterdir()) == []
+
+
+def test_a_damaged_file_is_a_problem_and_is_not_touched(headway: Headway, folder: Path):
+    enqueue(*(new_job(args=b'{"x": "%s"}' % (b"y" * 500)) for _ in range(200)))
+    headway("doctor")
+    path = folder / "headway.db"
+    data = bytearray(path.read_bytes())
+    data[20_000:60_000] = b"\xaa" * 40_000
+    path.write_bytes(data)
+    ran = headway("doctor", "--json")
+    assert ran.code == 1
+    assert "integrity" in problems(ran)
+    assert path.read_bytes() == data
+
+
+def test_a_file_that_is_no_database_is_a_problem(headway: Headway, folder: Path):
+    folder.joinpath("headway.db").write_bytes(b"no database at all" * 500)
+    ran = headway("doctor", "--json")
+    assert ran.code == 1
+    assert "integrity" in problems(ran)
+    assert ran.err == ""
+
+
+def test_a_file_that_others_may_open_is_a_warning(headway: Headway, folder: Path):
+    headway("migrate")
+    folder.joinpath("headway.db").chmod(0o644)
+    ran = headway("doctor", "--json")
+    assert ran.code == 0
+    assert "permissions" in warnings(ran)
+
+
+def test_a_job_that_asks_for_more_than_a_gate_has_is_a_problem(headway: Headway):
+    declare_line()
+    (made,) = enqueue(
+        new_job(gates=(GateUse(name="line", template="line", amount=5, shared=True),))
+    )
+    ran = headway("doctor", "--json")
+    assert ran.code == 1
+    assert made in problems(ran)["never fits"]
+
+
+def test_a_lane_with_jobs_and_no_worker_is_a_warning(headway: Headway):
+    enqueue(new_job(lane="calls"))
+    assert "calls" in warnings(headway("doctor", "--json"))["lanes"]
+
+
+def test_a_closed_gate_is_a_warning(headway: Headway):
+    declare_line()
+    headway("pause", "line")
+    assert "line" in warnings(headway("doctor", "--json"))["closed"]
+
+
+@pytest.mark.parametrize(("days", "health"), [(3, None), (10, "warning"), (40, "problem")])
+def test_hours_that_no_chore_has_extended_are_told(headway: Headway, days: int, health: str | None):
+    past = with_store(now, "memory://") - days * 86_400_000
+
+    async def declare(store: Store) -> int:
+        spec = Hours("office", "09:00-18:00", tz="Europe/Berlin")
+        item = DeclareGate(spec=spec)
+        return await store.define(DefineRequest(items=(item,), author="code"))
+
+    _with_clock(past, declare)
+    found = headway("doctor", "--json").document["findings"]
+    assert [one["health"] for one in found if one["subject"] == "hours"] == [health] * bool(health)
+
+
+def test_a_clock_that_was_ahead_is_a_problem_until_it_is_reset(headway: Headway):
+    enqueue(new_job())
+    ahead = with_store(now) + 3_600_000
+
+    async def touch(store: Store) -> list[object]:
+        return list(await store.enqueue([new_job()]))
+
+    _with_clock(ahead, touch)
+    ran = headway("doctor", "--json")
+    assert ran.code == 1
+    assert "ahead of its clock" in problems(ran)["clock"]
+    ran = headway("doctor", "--reset-clock", "--reason", "the battery was empty")
+    assert ran.code == 0
+    assert "went back by" in ran.err
+
+
+def test_a_new_epoch_fences_what_ran_before(headway: Headway):
+    (made,) = enqueue(new_job())
+    claim("main")
+    before = with_store(epoch)
+    ran = headway("doctor", "--new-epoch", "--reason", "restored")
+    assert ran.code == 0
+    assert with_store(epoch) == before + 1
+
+    async def sweep(store: Store) -> int:
+        return (await store.sweep(100)).lost
+
+    assert with_store(sweep) == 1
+    assert headway("job", made, "--json").document["runs"][0]["outcome"] == "lost"
+
+
+def test_a_store_that_keeps_nothing_has_no_epoch(headway: Headway):
+    ran = headway("doctor", "--new-epoch", "--store", "memory://")
+    assert ran.code == 2
+
+
+async def now(store: Store) -> int:
+    return (await store.read(StatsQuery())).now
+
+
+async def epoch(store: Store) -> int:
+    return (await store.read(StatsQuery())).epoch
+
+
+def _with_clock(at: int, work):
+    async def whole():
+        store = open_store(URL, clock=lambda: at)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(whole())
