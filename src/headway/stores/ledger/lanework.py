@@ -117,12 +117,15 @@ class LaneClaim:
             if not all(view.fits(amount) for view, amount in shared):
                 self._shut(flow)
                 continue
-            heads = self.ledger.jobs.heads(flow, most)
+            room = min((_room(view, amount) for view, amount in shared), default=most)
+            # No more can start than the shared gates let through, and one says that there are more.
+            limit = min(most, max(LEAST_HEADS, room + 1))
+            heads = self.ledger.jobs.heads(flow, limit)
             if not heads:
                 self.stopped.add(flow)
                 continue
             tenant = self.ledger.jobs.flow(flow).tenant
-            more = len(heads) == most
+            more = len(heads) == limit
             views.append(
                 FlowView(
                     flow=flow, tenant=tenant, shared=shared, gated=gated, heads=heads, more=more
@@ -222,3 +225,10 @@ class LaneClaim:
         if level > self.row.level:
             self.row.level = fairness.level = level
             self.ledger.lanes.save(self.row)
+
+
+def _room(view: GateView, amount: int) -> int:
+    """How many times the amount can be taken now, if nobody else takes."""
+    if view.members:
+        return sum(member.free // amount for member in view.members)
+    return view.free // amount
