@@ -48,7 +48,7 @@ def use(
     return GateUse(name=name, template=template or name, amount=amount, hold=hold, zone=zone)
 
 
-def run(
+def run(  # noqa: PLR0913  (a record is written by hand)
     number: int,
     claimed: float,
     ended: float | None,

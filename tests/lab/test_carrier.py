@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 from headway.lab.carrier import Carrier, Fate, Webhook
 from headway.lab.virtual_loop import VirtualLoop, run_virtually
+from headway.runtime.timing import pause
 
 TALKED = Fate(outcome="talked", ring_ms=5_000, talk_ms=60_000)
 
@@ -29,7 +29,7 @@ def carry(
             )
         if asks is not None:
             loop.call_later(asks, lambda: answers.append(carrier.status("a:1")))
-        await asyncio.sleep(3_600)
+        await pause(3_600)
         await carrier.close()
         return carrier
 

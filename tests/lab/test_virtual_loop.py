@@ -6,6 +6,7 @@ import pytest
 
 from headway.core.errors import InvariantBroken
 from headway.lab.virtual_loop import VirtualLoop, run_virtually
+from headway.runtime.timing import pause
 
 START_AT = 1_358_245_800_000
 
@@ -13,7 +14,7 @@ START_AT = 1_358_245_800_000
 def test_a_day_of_pauses_ends_at_the_exact_millisecond() -> None:
     async def main(loop: VirtualLoop) -> int:
         for _ in range(24 * 60):
-            await asyncio.sleep(60)
+            await pause(60)
         return loop.clock()
 
     assert run_virtually(main, START_AT) == START_AT + 86_400_000
@@ -25,7 +26,7 @@ def test_timers_fire_in_their_order_and_never_before_their_time() -> None:
         spans = [700, 1, 333, 10_001, 86_400_000, 333, 2]
         for ms in spans:
             loop.call_later(ms / 1000, lambda ms=ms: fired.append((ms, loop.passed_ms)))
-        await asyncio.sleep(90_000)
+        await pause(90_000)
         return fired
 
     fired = run_virtually(main, START_AT)
@@ -34,7 +35,7 @@ def test_timers_fire_in_their_order_and_never_before_their_time() -> None:
 
 def test_less_than_a_millisecond_is_rounded_up_to_a_whole_one() -> None:
     async def main(loop: VirtualLoop) -> int:
-        await asyncio.sleep(0.0001)
+        await pause(0.0001)
         return loop.passed_ms
 
     assert run_virtually(main, START_AT) == 1

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
@@ -34,7 +34,7 @@ class Arrival(NamedTuple):
     due_at: int
     id: str
     kind: str
-    args: Mapping[str, object]
+    args: Mapping[str, Any]
     priority: int | None
     cancel: bool
 

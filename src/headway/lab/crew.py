@@ -55,8 +55,11 @@ class Crew:
                     group.create_task(self._shift(table))
                 group.create_task(self._watch())
         finally:
+            ending = [process.task for process in self._alive]
             for process in list(self._alive):
-                await self._end(process)
+                self._end(process)
+            if ending:
+                await asyncio.wait(ending)
 
     async def kill(self, move: KillMove) -> None:
         """Kills some workers at once, and starts as many in their place after a while.
@@ -67,7 +70,7 @@ class Crew:
         table = next(one for one in self._scenario.workers if one.name == move.worker)
         doomed = [one for one in self._alive if one.table == move.worker][: move.count]
         for process in doomed:
-            await self._end(process)
+            self._end(process)
         if move.restart_after is not None:
             await self._timing.pause(move.restart_after / 1000)
             for _ in doomed:
@@ -91,7 +94,9 @@ class Crew:
     def _start(self, table: WorkersTable) -> None:
         self._born += 1
         store = Severed(self._store)
-        app = declared_app(self._scenario, self._outside, store, self._timing)
+        app = declared_app(
+            self._scenario, self._outside, store, self._timing, dead=lambda: store.is_cut
+        )
         worker = app.worker(
             lanes=dict(table.lanes),
             concurrency=table.concurrency,
@@ -105,12 +110,11 @@ class Crew:
         self._alive.append(process)
         task.add_done_callback(lambda done: self._gone(process, done))
 
-    async def _end(self, process: _Process) -> None:
+    def _end(self, process: _Process) -> None:
         # First the connection: what the worker would still say when it is cancelled is not heard.
         process.store.cut()
         process.task.cancel()
         self._alive = [one for one in self._alive if one is not process]
-        await self._timing.pause(0)
 
     def _gone(self, process: _Process, done: asyncio.Task[None]) -> None:
         self._alive = [one for one in self._alive if one is not process]

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from headway.contract.store import Store
+from headway.core.errors import InvariantBroken
 from headway.core.gates.spec import GateNeed
 from headway.lab.gate_specs import backoff, gate_spec
 from headway.lab.outside import Outside
-from headway.lab.scenario import KindTable, Scenario
+from headway.lab.scenario import KindTable, LaneTable, Scenario
 from headway.runtime.app import App
 from headway.runtime.kind_options import JobOptions
+from headway.runtime.lanes import LaneOptions
 from headway.runtime.timing import Timing
 
 _KEPT = timedelta(days=3650)
 """Longer than any scenario: the history is read at the end."""
 
 
-def declared_app(scenario: Scenario, outside: Outside, store: Store, timing: Timing) -> App:
+def declared_app(
+    scenario: Scenario,
+    outside: Outside,
+    store: Store,
+    timing: Timing,
+    *,
+    dead: Callable[[], bool] = lambda: False,
+) -> App:
     """Declares everything of a scenario.
 
     Args:
@@ -25,26 +35,39 @@ def declared_app(scenario: Scenario, outside: Outside, store: Store, timing: Tim
         outside: plays the handlers.
         store: where the app lives.
         timing: its clock.
+        dead: whether the process that runs the handlers has died.
 
     Returns:
         An app like a user's.
     """
-    app = App(store=store, timing=timing)
+    app = App(opener=_never, store=store, name="scenario", timing=timing)
     for name, lane in scenario.lanes.items():
-        app.lane(
-            name,
-            concurrency=lane.concurrency,
-            target=None if lane.target is None else timedelta(milliseconds=lane.target),
-            fair=lane.fair,
-            weights=lane.weights,
-            max_backlog=lane.max_backlog,
-        )
+        app.lane(name, **_lane_options(lane))
     for name, kind in scenario.kinds.items():
-        _declare(app, scenario, outside, name, kind)
+        handler = outside.handler(name, _arguments(scenario, name), dead)
+        app.job(**_options(scenario, outside, name, kind))(handler)
     return app
 
 
-def _declare(app: App, scenario: Scenario, outside: Outside, name: str, kind: KindTable) -> None:
+def _lane_options(lane: LaneTable) -> LaneOptions:
+    options = LaneOptions(weights=lane.weights)
+    if lane.concurrency is not None:
+        options["concurrency"] = lane.concurrency
+    if lane.target is not None:
+        options["target"] = timedelta(milliseconds=lane.target)
+    if lane.fair is not None:
+        options["fair"] = lane.fair
+    if lane.max_backlog is not None:
+        options["max_backlog"] = lane.max_backlog
+    return options
+
+
+def _never(url: str) -> Store:
+    message = f"a scenario opens no store, such as {url!r}"
+    raise InvariantBroken(message)
+
+
+def _options(scenario: Scenario, outside: Outside, name: str, kind: KindTable) -> JobOptions:
     options = JobOptions(
         name=name,
         lane=kind.lane,
@@ -66,7 +89,7 @@ def _declare(app: App, scenario: Scenario, outside: Outside, name: str, kind: Ki
         options["on_deadline"] = kind.hand_over.on_deadline
         if kind.hand_over.ask:
             options["reconcile"] = outside.ask
-    app.job(**options)(outside.handler(name, _arguments(scenario, name)))
+    return options
 
 
 def _needs(scenario: Scenario, kind: KindTable) -> list[GateNeed]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
@@ -46,12 +47,13 @@ class Outside:
         self._kinds: dict[str, str] = {}
         self.carrier = Carrier(channels=_channels(scenario), deliver=self._deliver)
 
-    def handler(self, kind: str, arguments: list[str]) -> Handler:
+    def handler(self, kind: str, arguments: list[str], dead: Callable[[], bool]) -> Handler:
         """The handler of a kind.
 
         Args:
             kind: of the scenario.
             arguments: their names.
+            dead: whether its process has died; what it does then has no effect.
 
         Returns:
             An async function that takes the job and these arguments by name.
@@ -62,6 +64,8 @@ class Outside:
             service_ms = table.service.draw(self._unit(kind, job, "service"), args)
             if service_ms:
                 await self._timing.pause(service_ms / 1000)
+            if dead():
+                raise asyncio.CancelledError
             word, outcome = self._outcome(kind, table, job.id, job.run)
             if table.hand_over is None:
                 self.fates[kind, word] += 1
@@ -78,7 +82,7 @@ class Outside:
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
             for name in arguments
         ]
-        handle.__signature__ = inspect.Signature(signature)  # pyright: ignore[reportFunctionMemberAccess]  (what inspect.signature looks for)
+        handle.__signature__ = inspect.Signature(signature)
         handle.__annotations__ = {"job": Job, **dict.fromkeys(arguments, Any)}
         return handle
 

@@ -21,7 +21,7 @@ Reply = TypeVar("Reply")
 
 
 class Severed:
-    """A store behind a connection; once it is cut, nothing passes and nothing is answered.
+    """A store behind a connection; once it is cut, nothing passes: whoever asks is cancelled.
 
     Args:
         inner: the store that does the work.
@@ -31,70 +31,75 @@ class Severed:
         self._inner = inner
         self._cut = False
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the process behind it is dead."""
+        return self._cut
+
     def cut(self) -> None:
-        """From now on, whoever asks waits for ever."""
+        """From now on, nothing that its process does has an effect."""
         self._cut = True
 
-    async def _through(self) -> Store:
+    def _through(self) -> Store:
         if self._cut:
-            await asyncio.get_running_loop().create_future()
+            raise asyncio.CancelledError
         return self._inner
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """As the store, unless cut."""
-        return await (await self._through()).enqueue(jobs)
+        return await self._through().enqueue(jobs)
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
         """As the store, unless cut."""
-        return await (await self._through()).claim(request)
+        return await self._through().claim(request)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """As the store, unless cut."""
-        return await (await self._through()).settle(request)
+        return await self._through().settle(request)
 
     async def beat(self, request: BeatRequest) -> BeatReply:
         """As the store, unless cut."""
-        return await (await self._through()).beat(request)
+        return await self._through().beat(request)
 
     async def signal(self, signal: Signal) -> SignalReply:
         """As the store, unless cut."""
-        return await (await self._through()).signal(signal)
+        return await self._through().signal(signal)
 
     async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
         """As the store, unless cut."""
-        return await (await self._through()).restore(jobs)
+        return await self._through().restore(jobs)
 
     async def act(self, request: ActRequest) -> list[ActReply]:
         """As the store, unless cut."""
-        return await (await self._through()).act(request)
+        return await self._through().act(request)
 
     async def define(self, request: DefineRequest) -> int:
         """As the store, unless cut."""
-        return await (await self._through()).define(request)
+        return await self._through().define(request)
 
     async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
         """As the store, unless cut."""
-        return await (await self._through()).release_permit(gate, job, author, reason)
+        return await self._through().release_permit(gate, job, author, reason)
 
     async def fire(self, request: FireRequest) -> FireReply:
         """As the store, unless cut."""
-        return await (await self._through()).fire(request)
+        return await self._through().fire(request)
 
     async def sweep(self, n: int) -> SweepReply:
         """As the store, unless cut."""
-        return await (await self._through()).sweep(n)
+        return await self._through().sweep(n)
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         """As the store, unless cut."""
-        return await (await self._through()).lead(role, holder, lease_ms)
+        return await self._through().lead(role, holder, lease_ms)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """As the store, unless cut."""
-        await (await self._through()).wait(lanes, until_at, seen)
+        await self._through().wait(lanes, until_at, seen)
 
     async def read(self, query: Query[Reply]) -> Reply:
         """As the store, unless cut."""
-        return await (await self._through()).read(query)
+        return await self._through().read(query)
 
     async def close(self) -> None:
         """Leaves the store open: others use it."""
