@@ -1,0 +1,111 @@
+"""What stands behind full gates costs nothing until there is room, and then a bounded amount."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headway import Slots
+from headway.core.gates.spec import GateSpec
+from tests.scale.crowd import Crowd, crowd
+
+FEW_AND_MANY = [
+    pytest.param(2_000),
+    pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
+]
+ONE_LINE = [
+    pytest.param(Slots("line", 1), id="shared"),
+    pytest.param(Slots("line:{phone}", 1), id="keyed"),
+]
+OTHER = "mail"
+
+
+@pytest.mark.parametrize("waiting", FEW_AND_MANY)
+async def test_two_gates_full_in_turn_write_a_bounded_number_of_rows_for_each_start(
+    path: Path, waiting: int
+) -> None:
+    async with crowd(path) as c:
+        left, right = await c.declare(Slots("left", 1), Slots("right", 1))
+        await c.add(waiting, [left, right])
+        await c.add(12, [left], lane="left only")
+        await c.add(12, [right], lane="right only")
+        await one_start_between_two_blocks(c)  # names are interned once
+        for _ in range(10):
+            with c.meter.reading() as read:
+                await one_start_between_two_blocks(c)
+            # Three starts and settlements, and four claims that find a gate full.
+            assert read.rows <= 90
+            assert read.scanned == 0
+        assert (await c.counts())["waiting"] == waiting - 11 + 2
+
+
+async def one_start_between_two_blocks(c: Crowd) -> None:
+    """The left gate is full, then the right one, then neither: one of the crowd starts."""
+    left = await c.take(1, "left only")
+    assert not await c.take(1)
+    right = await c.take(1, "right only")
+    assert not await c.take(1)
+    await c.finish(left)
+    assert not await c.take(1)
+    await c.finish(right)
+    started = await c.take(2)
+    assert len(started) == 1
+    await c.finish(started)
+
+
+@pytest.mark.parametrize("spec", ONE_LINE)
+@pytest.mark.parametrize("waiting", FEW_AND_MANY)
+async def test_one_permit_given_back_starts_exactly_one(
+    path: Path, waiting: int, spec: GateSpec
+) -> None:
+    async with crowd(path) as c:
+        (line,) = await c.declare(spec)
+        await c.add(waiting, [line])
+        started = await c.take(1)
+        await c.park_all()
+        counts = await c.counts()
+        assert counts["running"] == 1
+        assert counts["parked" if not spec.shared else "waiting"] == waiting - 1
+        for _ in range(5):
+            with c.meter.reading() as read:
+                await c.finish(started)
+                started = await c.take(10)
+            assert len(started) == 1
+            assert read.rows <= 40
+        counts = await c.counts()
+        assert counts["running"] == 1
+        assert counts["succeeded"] == 5
+        assert await c.audit() == []
+
+
+@pytest.mark.parametrize("spec", ONE_LINE)
+@pytest.mark.parametrize("waiting", FEW_AND_MANY)
+async def test_jobs_behind_a_full_gate_do_not_make_claims_of_others_dearer(
+    path: Path, waiting: int, spec: GateSpec
+) -> None:
+    async with crowd(path) as c:
+        (line,) = await c.declare(spec)
+        await c.add(10, [line])
+        await c.take(1)
+        await c.park_all()
+        alone = await cost_of_others(c)
+        await c.add(waiting, [line])
+        await c.park_all()
+        beside = await cost_of_others(c)
+        assert beside[0] == alone[0]
+        assert beside[1] <= 1.2 * alone[1]
+
+
+async def cost_of_others(c: Crowd) -> tuple[int, int]:
+    """Rows written and steps done for claims of jobs that nothing holds back, in the same lane."""
+    rows, steps = 0, 0
+    for _ in range(5):
+        await c.add(20, kind="ring")
+        with c.meter.reading() as read:
+            started = await c.take(20)
+        assert len(started) == 20
+        assert read.scanned == 0
+        rows, steps = rows + read.rows, steps + read.steps
+        await c.finish(started)
+    return rows, steps
