@@ -13,7 +13,7 @@ from headway.runtime.worker.held import Held
 from headway.runtime.worker.lease import Lease
 from headway.runtime.worker.persist import PASSING
 
-SOONEST = 1.0
+SOONEST = 0.25
 """Seconds between two beats that carry progress."""
 
 _log = logging.getLogger("headway.worker")

@@ -71,7 +71,7 @@ class Worker:
         try:
             await self._shift.work()
         finally:
-            self._told = None
+            self._told = self._loop = None
 
     def stop(self, *, now: bool = False) -> None:
         """Tells it to stop; returns at once, and may be called from anywhere, also before `run`.

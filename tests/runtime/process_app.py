@@ -1,0 +1,66 @@
+"""An app whose handlers run in processes; the test's process and theirs both import it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import msgspec
+
+import headway as hw
+from headway.stores import open_store
+
+app = hw.App(store=open_store("memory://"))
+desk = hw.Slots("desk", 2)
+app_json = msgspec.json.decode
+
+
+@app.job(processes=True)
+def square(job: hw.Job, n: int) -> dict[str, int]:
+    return {"square": n * n, "pid": os.getpid()}
+
+
+@app.job(processes=True)
+async def square_async(job: hw.Job, n: int) -> int:
+    return n * n
+
+
+@app.job(processes=True, retry=hw.Backoff(attempts=1))
+def crash(job: hw.Job, code: int) -> None:
+    os._exit(code)
+
+
+@app.job(processes=True, retry=hw.Backoff(attempts=1))
+def fail(job: hw.Job, how: str) -> Any:
+    match how:
+        case "error":
+            message = "told by its text"
+            raise ValueError(message)
+        case "dead":
+            raise hw.Dead("bad number")
+        case "retry":
+            raise hw.Retry("busy", after="1h", close="desk")
+        case "snooze":
+            return hw.Snooze(after="1h")
+        case _:
+            return object()
+
+
+@app.job(processes=True, gates=[desk], timeout="1h")
+def hand(job: hw.Job) -> None:
+    job.then(square.make(n=12))
+    job.sync.hand_over(f"key of {job.id}")
+    job.sync.known_as("CA77")
+    job.sync.give_back("desk")
+
+
+@app.job(processes=True, retry=hw.Backoff(attempts=1))
+def hang(job: hw.Job) -> None:
+    job.sync.progress("hangs")
+    threading.Event().wait()
+
+
+hang_short = app.job(
+    name="hang_short", processes=True, timeout="300ms", retry=hw.Backoff(attempts=1)
+)(hang._fn)

@@ -1,0 +1,240 @@
+"""Hand-over: the outside world has the job, and a signal tells its end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import headway as hw
+from headway.contract.operate import Verb
+from headway.contract.views import GatesQuery, StatsQuery
+from tests.runtime.watched import WatchedStore, soon, working
+
+
+async def test_signal_settles_a_job_that_was_handed_over(app: hw.App, store: WatchedStore) -> None:
+    @app.job()
+    async def call(job: hw.Job) -> str:
+        await job.hand_over("CA17", timeout="30m")
+        return "only recorded"
+
+    sent = await app.send_async(call)
+    async with working(app):
+        await store.becomes(sent.id, "awaiting")
+        reply = await app.signal_async("CA17", event="e1", final="succeeded", body={"s": 31})
+        view = await store.ends(sent.id)
+    assert (reply.answer, reply.job, reply.state) == ("applied", sent.id, "succeeded")
+    assert (view.state, view.result, len(view.runs)) == ("succeeded", b'{"s":31}', 1)
+
+
+async def test_job_is_known_by_its_reference_and_by_the_providers_id(
+    app: hw.App, store: WatchedStore
+) -> None:
+    refs: list[str] = []
+    known = asyncio.Event()
+
+    @app.job()
+    async def call(job: hw.Job) -> None:
+        await job.hand_over()
+        await job.known_as("SM9")
+        refs.append(job.ref)
+        known.set()
+
+    sent = await app.send_async(call)
+    async with working(app):
+        await soon(known)
+        label = await app.signal_async("SM9", event="e1", note="RINGING")
+        extended = await app.signal_async(refs[0], event="e2", progress=True, extend="5m")
+        retried = await app.signal_async("SM9", event="e3", final="retry", after="1h")
+        again = await app.signal_async("SM9", event="e3", final="retry", after="1h")
+        late = await app.signal_async(refs[0], event="e4", final="succeeded")
+        view = await store.becomes(sent.id, "scheduled")
+    answers = [label.answer, extended.answer, retried.answer, again.answer, late.answer]
+    assert answers == ["applied", "applied", "applied", "already", "late"]
+    assert "RINGING" in str([note.reason + note.what for note in view.trail])
+
+
+async def test_exception_after_the_hand_over_is_only_recorded(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job()
+    async def call(job: hw.Job) -> None:
+        await job.hand_over("CA18")
+        message = "the provider's reply was cut off"
+        raise OSError(message)
+
+    sent = await app.send_async(call)
+    async with working(app):
+
+        async def recorded() -> bool:
+            return "cut off" in (await store.job(sent.id)).error
+
+        await store.until(recorded)
+        view = await store.job(sent.id)
+        assert (view.state, view.in_doubt) == ("awaiting", False)
+        await app.signal_async("CA18", event="e", final="dead", reason="no answer")
+        view = await store.ends(sent.id)
+    assert (view.state, view.reason, len(view.runs)) == ("dead", "no answer", 1)
+
+
+async def test_explicit_word_after_the_hand_over_settles(app: hw.App, store: WatchedStore) -> None:
+    @app.job(retry=hw.Backoff(base="1ms", cap="1ms"))
+    async def call(job: hw.Job) -> None:
+        await job.hand_over()
+        if job.attempt == 1:
+            raise hw.Retry("refused before it rang", after="1ms")
+        raise hw.Dead("number blocked")
+
+    sent = await app.send_async(call)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert (view.state, view.reason) == ("dead", "number blocked")
+    assert [run.outcome for run in view.runs] == ["failed", "dead"]
+
+
+async def test_following_jobs_are_made_with_the_hand_over(app: hw.App, store: WatchedStore) -> None:
+    @app.job()
+    async def land(job: hw.Job, ref: str) -> None:
+        reply = await app.signal_async(ref, event=f"landed:{ref}", final="succeeded")
+        assert reply.answer == "applied"
+
+    @app.job()
+    async def fly(job: hw.Job) -> None:
+        job.then(land.make(ref=job.ref))
+        await job.hand_over(timeout="2h")
+
+    sent = await app.send_async(fly)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert (view.state, len(view.runs)) == ("succeeded", 1)
+
+
+async def test_second_hand_over_of_a_run_is_refused(app: hw.App, store: WatchedStore) -> None:
+    refused: list[str] = []
+
+    @app.job()
+    async def call(job: hw.Job) -> None:
+        await job.hand_over("first")
+        try:
+            await job.hand_over("second")
+        except hw.InvalidValue as error:
+            refused.append(str(error))
+
+    sent = await app.send_async(call)
+    async with working(app):
+        await store.becomes(sent.id, "awaiting")
+        await app.signal_async("first", event="e", final="succeeded")
+        await store.ends(sent.id)
+    assert "has handed over already (add another key with known_as)" in refused[0]
+
+
+async def test_permits_are_kept_while_awaiting_unless_given_back(
+    app: hw.App, store: WatchedStore
+) -> None:
+    agents = hw.Pool("agents:{place}", {"ann": 1, "bob": 1}, shared=True)
+    plane = hw.Slots("plane:{tail}", 1)
+    desk = hw.Slots("desk", 3)
+    handed = asyncio.Event()
+
+    @app.job(gates=[agents.take(hold="run"), plane, desk])
+    async def depart(job: hw.Job, place: str, tail: str) -> None:
+        assert job.permits == {"agents:JFK": "ann"}
+        await job.hand_over()
+        await job.give_back("desk")
+        handed.set()
+
+    await app.send_async(depart, place="JFK", tail="N1")
+    async with working(app):
+        await soon(handed)
+        names = ("agents:JFK", "plane:N1", "desk")
+        gates = (await store.read(GatesQuery(names=names))).rows
+    assert {gate.name: gate.used for gate in gates} == {"agents:JFK": 0, "plane:N1": 1, "desk": 0}
+
+
+async def test_hand_over_of_a_cancelled_job_is_refused_before_anything_is_touched(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    touched: list[str] = []
+
+    @app.job()
+    async def call(job: hw.Job) -> None:
+        begun.set()
+        await go_on.wait()
+        await job.hand_over()
+        touched.append(job.id)
+
+    sent = await app.send_async(call)
+    async with working(app):
+        await soon(begun)
+        assert await store.move(Verb.CANCEL, sent.id) == ["asked"]
+        go_on.set()
+        view = await store.ends(sent.id)
+    assert (view.state, touched) == ("cancelled", [])
+
+
+async def test_reconcile_handler_decides_what_nobody_told(app: hw.App, store: WatchedStore) -> None:
+    asked: list[hw.Awaited] = []
+
+    @app.job(lane="calls", gates=[hw.Pool("lines", {"+1": 1})])
+    async def call(job: hw.Job, phone: str) -> None:
+        await job.hand_over(timeout="1ms")
+
+    @call.reconcile
+    async def ask(awaited: hw.Awaited) -> hw.Running | hw.Ended:
+        asked.append(awaited)
+        if len(asked) == 1:
+            return hw.Running(extend="1ms")
+        return hw.Ended("dead", body={"status": "no-answer"}, reason="no answer")
+
+    sent = await app.send_async(call, phone="+49", subject="Ms. F")
+    async with working(app):
+
+        async def swept() -> bool:
+            # At the very deadline, not with the next round of the worker's own sweep. While the
+            # provider is asked, it is minutes away.
+            view, now = await store.job(sent.id), (await store.read(StatsQuery())).now
+            if view.state == "awaiting" and view.deadline_at < now + 1_000:
+                await store.inner.wait((), view.deadline_at, 10**9)
+                await store.inner.sweep(100)
+            return view.state == "dead"
+
+        await store.until(swept)
+        view = await store.job(sent.id)
+    assert (view.state, view.reason, len(view.runs)) == ("dead", "no answer", 1)
+    one = asked[0]
+    assert (one.id, one.run, one.ref, one.kind) == (sent.id, 1, f"{sent.id}:1", "call")
+    assert (dict(one.args), dict(one.permits)) == ({"phone": "+49"}, {"lines": "+1"})
+    assert (one.subject, one.lane, one.in_doubt) == ("Ms. F", "calls", False)
+    assert one.handed_at is not None
+
+
+async def test_cascade_asks_one_after_another_until_one_accepts(
+    app: hw.App, store: WatchedStore
+) -> None:
+    offers: list[tuple[str, str]] = []
+    offered = asyncio.Event()
+
+    @app.job(cascade=True, gates=[hw.Slots("technician:{candidate}", 1)])
+    async def offer(job: hw.Job, request: str) -> hw.Unfit | None:
+        if job.candidate == "ann":
+            return hw.Unfit("off duty")
+        await job.offer(timeout="5m")
+        offers.append((job.candidate, job.ref))
+        offered.set()
+        return None
+
+    sent = await app.send_async(offer, request="R1", candidates=["ann", "bob", "eve"])
+    async with working(app):
+        await soon(offered)
+        offered.clear()
+        first = await app.signal_async(offers[0][1], event="1", final="declined", reason="busy")
+        await soon(offered)
+        second = await app.signal_async(offers[1][1], event="2", final="accepted")
+        late = await app.signal_async(offers[0][1], event="3", final="accepted")
+        view = await store.ends(sent.id)
+    assert [who for who, _ in offers] == ["bob", "eve"]
+    assert [one.answer for one in (first, second, late)] == ["applied", "applied", "late"]
+    assert [(one.candidate, one.answer) for one in view.cascade.asked] == [
+        ("ann", "unfit"),
+        ("bob", "declined"),
+        ("eve", "accepted"),
+    ]

@@ -1,0 +1,129 @@
+"""The heart beats whatever handlers do, and handlers stop before a lease ends without a beat."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import headway as hw
+from headway.core.errors import StoreCorrupt
+from headway.testing.faulty import Fault, FaultyStore
+from tests.runtime.watched import LIMIT, WatchedStore, beat_soon, soon, working
+
+
+async def test_handler_that_blocks_the_loop_does_not_starve_the_heart(store: WatchedStore) -> None:
+    class Counting(WatchedStore):
+        def _note(self, name: str, args: Any, reply: Any) -> None:
+            super()._note(name, args, reply)
+            if name == "beat":
+                beats.release()
+
+    beats = threading.Semaphore(0)
+    app = hw.App(store=Counting(store.inner))
+
+    @app.job()
+    async def block(job: hw.Job) -> int:
+        # Nothing else runs in this loop until the heart has beaten six times: two whole leases.
+        for _ in range(6):
+            assert beats.acquire(timeout=LIMIT)
+        return job.run
+
+    sent = await app.send_async(block)
+    async with working(app, lease="1s"):
+        view = await app.store.ends(sent.id)
+    assert (view.state, view.result) == ("succeeded", b"1")
+
+
+async def test_beat_lists_runs_until_their_settlement_is_answered(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        await go_on.wait()
+
+    sent = await app.send_async(work)
+    async with working(app, chores=False) as worker:
+
+        async def listed() -> bool:
+            return any(request.running for request, _ in store.asked("beat"))
+
+        await soon(begun)
+        beat_soon(worker)
+        await store.until(listed)
+        go_on.set()
+        await store.ends(sent.id)
+    runs = [request.running for request, _ in store.asked("beat") if request.running]
+    assert set(runs) == {((sent.id, 1),)}
+    named = [request.request for request, _ in store.asked("beat") if request.running]
+    claims = [request.request for request, reply in store.asked("claim") if reply.jobs]
+    assert min(named) >= claims[0]
+
+
+async def test_handlers_are_stopped_before_the_lease_ends_when_no_beat_gets_through(
+    store: WatchedStore,
+) -> None:
+    faulty = FaultyStore(store.inner)
+    app = hw.App(store=faulty)
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    sent = await app.send_async(work)
+    worker = app.worker(lease="1s", chores=False)
+    task = asyncio.create_task(worker.run())
+    await soon(begun)
+    for nth in range(1, 200):
+        faulty.plan(Fault.REFUSE, operation="beat", nth=nth)
+    await soon(stopped)
+    worker.stop(now=True)
+    await task
+    view = await store.job(sent.id)
+    assert view.state in {"waiting", "running"}
+    assert view.run == 1
+
+
+async def test_store_that_cannot_go_on_stops_the_worker_loudly(store: WatchedStore) -> None:
+    class Corrupt(WatchedStore):
+        async def claim(self, request: Any) -> Any:
+            message = "page 7 is damaged"
+            raise StoreCorrupt(message)
+
+    app = hw.App(store=Corrupt(store.inner))
+    with pytest.raises(StoreCorrupt, match="page 7"):
+        await asyncio.wait_for(app.worker().run(), LIMIT)
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("operation", ["claim", "settle", "beat", "sweep", "wait"])
+async def test_operation_that_fails_is_repeated_and_every_job_runs_once(
+    store: WatchedStore, operation: str, fault: Fault
+) -> None:
+    faulty = FaultyStore(store.inner)
+    watched = WatchedStore(faulty)
+    app = hw.App(store=watched)
+    ran: list[int] = []
+
+    @app.job()
+    async def work(job: hw.Job, n: int) -> int:
+        ran.append(n)
+        return job.run
+
+    faulty.plan(fault, operation=operation, nth=1)
+    faulty.plan(fault, operation=operation, nth=1)
+    sent = await app.send_many_async(work.make(n=n) for n in range(20))
+    async with working(app, concurrency=3):
+        views = [await watched.ends(one.id) for one in sent]
+    assert {(view.state, view.result) for view in views} == {("succeeded", b"1")}
+    assert sorted(ran) == list(range(20))

@@ -1,0 +1,107 @@
+"""Handlers in processes: what happens there stays there."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import pytest
+
+import headway as hw
+from headway.contract.operate import Verb
+from headway.contract.views import GatesQuery
+from tests.runtime.watched import WatchedStore, beat_soon, working
+
+NAME = "tests.runtime.process_app"
+
+
+@pytest.fixture
+async def far(store: WatchedStore) -> Any:
+    """The module of the app, with the store of this test."""
+    sys.modules.pop(NAME, None)
+    module = importlib.import_module(NAME)
+    module.app._store = module.app._given = store
+    return module
+
+
+async def test_handler_runs_in_another_process_which_is_kept_for_the_next(
+    far: Any, store: WatchedStore
+) -> None:
+    async with working(far.app, concurrency=1):
+        views = [await store.ends((await far.app.send_async(far.square, n=n)).id) for n in (3, 4)]
+        other = await store.ends((await far.app.send_async(far.square_async, n=5)).id)
+    first, second = (far.app_json(view.result) for view in views)
+    assert (first["square"], second["square"], other.result) == (9, 16, b"25")
+    assert first["pid"] == second["pid"] != os.getpid()
+
+
+async def test_crash_of_the_process_fails_only_its_attempt(far: Any, store: WatchedStore) -> None:
+    async with working(far.app, concurrency=1):
+        bad = await store.ends((await far.app.send_async(far.crash, code=7)).id)
+        good = await store.ends((await far.app.send_async(far.square, n=2)).id)
+    assert bad.state == "dead"
+    assert bad.error == "the process of the handler of 'crash' ended with exit code 7"
+    assert good.state == "succeeded"
+
+
+async def test_answers_and_errors_come_through_whole(far: Any, store: WatchedStore) -> None:
+    async def sent(how: str) -> str:
+        return (await far.app.send_async(far.fail, how=how)).id
+
+    async with working(far.app, concurrency=2):
+        error = await store.ends(await sent("error"))
+        dead = await store.ends(await sent("dead"))
+        strange = await store.ends(await sent("strange"))
+        snoozed = await store.becomes(await sent("snooze"), "scheduled")
+        retried = await store.ends(await sent("retry"))
+        (gate,) = (await store.read(GatesQuery(names=("desk",)))).rows
+    assert error.runs[0].error.startswith("ValueError: told by its text\n")
+    assert "in fail" in error.runs[0].error
+    assert (dead.state, dead.reason) == ("dead", "bad number")
+    assert strange.state == "dead"
+    assert snoozed.runs[0].outcome == "snoozed"
+    assert (retried.runs[0].error, gate.open, gate.closed_reason) == ("busy", False, "busy")
+
+
+async def test_handler_in_a_process_writes_through_its_worker(
+    far: Any, store: WatchedStore
+) -> None:
+    sent = await far.app.send_async(far.hand)
+    async with working(far.app):
+        await store.becomes(sent.id, "awaiting")
+
+        async def given_back() -> bool:
+            (gate,) = (await store.read(GatesQuery(names=("desk",)))).rows
+            return gate.used == 0
+
+        await store.until(given_back)
+        reply = await far.app.signal_async("CA77", event="e", final="succeeded")
+    assert reply.answer == "applied"
+
+
+async def test_handler_in_a_process_is_killed_when_cancelled_and_at_its_timeout(
+    far: Any, store: WatchedStore
+) -> None:
+    sent = await far.app.send_async(far.hang)
+    late = await far.app.send_async(far.hang_short)
+    async with working(far.app) as worker:
+
+        async def hangs() -> bool:
+            return (await store.job(sent.id)).progress == b'"hangs"'
+
+        await store.until(hangs)
+        await store.move(Verb.CANCEL, sent.id)
+        beat_soon(worker)
+        cancelled, timed_out = await store.ends(sent.id), await store.ends(late.id)
+    assert cancelled.state == "cancelled"
+    assert timed_out.state == "dead"
+    assert "handler_timeout" in timed_out.error
+
+
+async def test_handler_that_no_process_could_find_is_refused(app: hw.App) -> None:
+    def local(job: hw.Job) -> None: ...
+
+    with pytest.raises(hw.InvalidValue, match="needs a function of a module"):
+        app.job(processes=True)(local)

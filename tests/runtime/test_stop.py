@@ -1,0 +1,210 @@
+"""A worker that is told to stop drains or hands back, and takes leave."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import headway as hw
+from headway.contract.views import WorkersQuery
+from tests.runtime.watched import LIMIT, WatchedStore, soon, working
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    async with asyncio.timeout(LIMIT):
+        await task
+
+
+async def test_stop_lets_handlers_end_and_hands_back_what_is_held_ready_at_once(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job, n: int) -> int:
+        begun.set()
+        await go_on.wait()
+        return n
+
+    worker = app.worker(concurrency=1, chores=False)
+    task = asyncio.create_task(worker.run())
+    first = await app.send_async(work, n=1)
+    await soon(begun)
+    ready = await app.send_async(work, n=2)
+    shift: Any = worker._shift
+    shift._claimer._prefetch.target = 5
+    shift.floor.asked.set()
+    await store.becomes(ready.id, "running")
+    worker.stop()
+    back = await store.becomes(ready.id, "waiting")
+    assert (await store.job(first.id)).state == "running"
+    go_on.set()
+    await ended(task)
+    done = await store.job(first.id)
+    assert (done.state, done.result) == ("succeeded", b"1")
+    assert (back.attempt, back.runs[0].outcome) == (0, "released")
+
+
+async def test_handlers_that_outlast_the_grace_are_stopped_and_handed_back(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun, cleaned = asyncio.Event(), asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.set()
+
+    sent = await app.send_async(work)
+    worker = app.worker(grace="10ms")
+    task = asyncio.create_task(worker.run())
+    await soon(begun)
+    worker.stop()
+    await ended(task)
+    view = await store.job(sent.id)
+    assert cleaned.is_set()
+    assert (view.state, view.attempt, view.runs[0].outcome) == ("waiting", 0, "released")
+
+
+async def test_second_stop_does_not_wait_for_the_grace(app: hw.App, store: WatchedStore) -> None:
+    begun = asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    sent = await app.send_async(work)
+    worker = app.worker(grace="1h")
+    task = asyncio.create_task(worker.run())
+    await soon(begun)
+    worker.stop()
+    worker.stop(now=True)
+    await ended(task)
+    assert (await store.job(sent.id)).state == "waiting"
+
+
+async def test_stopped_worker_leaves_and_is_not_missed(app: hw.App, store: WatchedStore) -> None:
+    async with working(app, name="host:7", chores=False) as worker:
+        await store.until(lambda: _beaten(store))
+        (live,) = await store.read(WorkersQuery())
+    request, _ = store.asked("beat")[-1]
+    assert (live.id, live.name, live.lanes) == (worker.id, "host:7", ("main",))
+    assert (request.leaving, request.running) == (True, ())
+
+
+async def _beaten(store: WatchedStore) -> bool:
+    return bool(store.asked("beat"))
+
+
+async def test_each_run_of_a_worker_has_a_random_id(app: hw.App, store: WatchedStore) -> None:
+    worker = app.worker(chores=False)
+    ids: list[str] = []
+    for _ in range(2):
+        worker.stop()
+        await ended(asyncio.create_task(worker.run()))
+        ids.append(worker.id)
+    assert len(set(ids)) == 2
+    assert all(len(one) == 32 for one in ids)
+
+
+async def test_stop_waits_for_a_thread_that_nothing_can_stop(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    go_on = threading.Event()
+
+    @app.job()
+    def work(job: hw.Job) -> str:
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(LIMIT)
+        return "whole"
+
+    sent = await app.send_async(work)
+    worker = app.worker(grace="1ms")
+    task = asyncio.create_task(worker.run())
+    await soon(begun)
+    worker.stop()
+    shift: Any = worker._shift
+
+    async def told() -> bool:
+        return any(slot.job is not None and slot.job.cancelled for slot in shift._slots)
+
+    async with asyncio.timeout(LIMIT):
+        while not await told():
+            await asyncio.wait([task], timeout=0.005)
+    assert not task.done()
+    go_on.set()
+    await ended(task)
+    view = await store.job(sent.id)
+    assert (view.state, view.result) == ("succeeded", b'"whole"')
+
+
+async def test_cancelled_run_hands_back_before_it_ends(app: hw.App, store: WatchedStore) -> None:
+    begun = asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    sent = await app.send_async(work)
+    task = asyncio.create_task(app.worker(grace="1h").run())
+    await soon(begun)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ended(task)
+    assert (await store.job(sent.id)).state == "waiting"
+
+
+async def test_handed_over_job_is_not_handed_back_by_a_stop(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun = asyncio.Event()
+
+    @app.job()
+    async def call(job: hw.Job) -> None:
+        await job.hand_over("CA1")
+        begun.set()
+        await asyncio.Event().wait()
+
+    sent = await app.send_async(call)
+    worker = app.worker(grace="1ms")
+    task = asyncio.create_task(worker.run())
+    await soon(begun)
+    worker.stop()
+    await ended(task)
+    view = await store.job(sent.id)
+    assert (view.state, view.in_doubt, view.run) == ("awaiting", False, 1)
+
+
+async def test_worker_serves_several_lanes_in_strict_order(
+    app: hw.App, store: WatchedStore
+) -> None:
+    order: list[str] = []
+
+    @app.job(lane="urgent")
+    async def first(job: hw.Job) -> None:
+        order.append(job.lane)
+
+    @app.job(lane="later")
+    async def second(job: hw.Job) -> None:
+        order.append(job.lane)
+
+    await app.send_many_async([second.make() for _ in range(3)])
+    last = await app.send_many_async([first.make() for _ in range(3)])
+    async with working(app, lanes="urgent,later", order="strict", concurrency=1, prefetch=0):
+        await store.ends(last[-1].id)
+        await store.until(lambda: _six(order))
+    assert order == ["urgent"] * 3 + ["later"] * 3
+
+
+async def _six(order: list[str]) -> bool:
+    return len(order) == 6

@@ -1,0 +1,278 @@
+"""A handler is told to stop: by a cancel, a timeout, or a lease that is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import headway as hw
+from headway.contract.operate import Verb
+from tests.runtime.watched import LIMIT, WatchedStore, beat_soon, soon, working
+
+
+async def test_cancel_is_told_to_an_async_handler_by_the_next_beat(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun, cleaned = asyncio.Event(), asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            assert job.cancelled
+            cleaned.set()
+
+    @app.job()
+    async def after(job: hw.Job) -> None: ...
+
+    sent = await app.send_async(work)
+    async with working(app, concurrency=1) as worker:
+        await soon(begun)
+        assert await store.move(Verb.CANCEL, sent.id) == ["asked"]
+        beat_soon(worker)
+        view = await store.ends(sent.id)
+        later = await store.ends((await app.send_async(after)).id)
+    assert cleaned.is_set()
+    assert (view.state, view.runs[0].outcome) == ("cancelled", "dead")
+    assert later.state == "succeeded"
+
+
+async def test_cancelled_job_ends_cancelled_whatever_its_handler_makes_of_it(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun = asyncio.Event()
+
+    @app.job()
+    async def stubborn(job: hw.Job) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "done all the same"
+        return "never"
+
+    @app.job()
+    async def after(job: hw.Job) -> None:
+        await asyncio.wait_for(asyncio.Event().wait(), 0.001)
+
+    sent = await app.send_async(stubborn)
+    async with working(app, concurrency=1) as worker:
+        await soon(begun)
+        await store.move(Verb.CANCEL, sent.id)
+        beat_soon(worker)
+        view = await store.ends(sent.id)
+        # The slot has forgotten the cancellation: only this job's own time-out fails it.
+        after_id = (await app.send_async(after)).id
+        failed = await store.becomes(after_id, "scheduled")
+    assert (view.state, view.runs[0].outcome) == ("cancelled", "succeeded")
+    assert "TimeoutError" in failed.runs[0].error
+
+
+async def test_cancelled_job_that_was_not_started_is_handed_back_and_ends(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.job()
+    async def first(job: hw.Job) -> None:
+        begun.set()
+        await go_on.wait()
+
+    @app.job()
+    async def second(job: hw.Job) -> None:
+        message = "it must not start"
+        raise AssertionError(message)
+
+    await app.send_async(first, priority=1)
+    async with working(app, concurrency=1) as worker:
+        await soon(begun)
+        shift: Any = worker._shift
+        # Held ready, as it is when handlers are quick.
+        shift._claimer._prefetch.target = 5
+        sent = await app.send_async(second)
+        shift.floor.asked.set()
+        await store.becomes(sent.id, "running")
+        assert await store.move(Verb.CANCEL, sent.id) == ["asked"]
+        beat_soon(worker)
+        view = await store.ends(sent.id)
+        go_on.set()
+    assert view.state == "cancelled"
+
+
+@pytest.mark.parametrize("swallow", [False, True])
+async def test_async_handler_is_stopped_at_its_timeout(
+    app: hw.App, store: WatchedStore, swallow: bool
+) -> None:
+    @app.job(timeout="20ms", retry=hw.Backoff(attempts=1))
+    async def slow(job: hw.Job) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not swallow:
+                raise
+        return "late, but done"
+
+    sent = await app.send_async(slow)
+    async with working(app):
+        view = await store.ends(sent.id)
+    if swallow:
+        assert (view.state, view.result) == ("succeeded", b'"late, but done"')
+    else:
+        assert view.state == "dead"
+        assert "handler_timeout: HandlerTimeout: the handler of 'slow' ran" in view.runs[0].error
+
+
+async def test_timeout_of_the_handlers_own_is_not_taken_for_the_kinds(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job(timeout="1h", retry=hw.Backoff(attempts=1))
+    async def ask(job: hw.Job) -> None:
+        async with asyncio.timeout(0.001):
+            await asyncio.Event().wait()
+
+    sent = await app.send_async(ask)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert view.runs[0].error.startswith("TimeoutError")
+
+
+async def test_handler_is_told_that_its_lease_is_lost_and_writes_nothing(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun, told = asyncio.Event(), asyncio.Event()
+    errors: list[str] = []
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            try:
+                await job.hand_over()
+            except hw.LeaseLost as error:
+                errors.append(error.code)
+            told.set()
+            raise
+
+    sent = await app.send_async(work)
+    async with working(app) as worker:
+        await soon(begun)
+        # By force, as an operator would: the run is not live any more.
+        assert await store.move(Verb.KILL, sent.id) == ["done"]
+        beat_soon(worker)
+        await soon(told)
+        view = await store.job(sent.id)
+    assert errors == ["lease_lost"]
+    assert (view.state, view.run) == ("dead", 1)
+    assert not any(
+        outcome.job == sent.id and type(outcome).__name__ != "HandedOver"
+        for request, _ in store.asked("settle")
+        for outcome in request.outcomes
+    )
+
+
+async def test_sync_handler_runs_in_a_thread_and_is_told_by_a_flag(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    names: list[str] = []
+
+    @app.job()
+    def work(job: hw.Job) -> str:
+        names.append(threading.current_thread().name)
+        loop.call_soon_threadsafe(begun.set)
+        while not job.cancelled:
+            stop.wait(0.005)
+        return "stopped by itself"
+
+    stop = threading.Event()
+    sent = await app.send_async(work)
+    async with working(app) as worker:
+        await soon(begun)
+        await store.move(Verb.CANCEL, sent.id)
+        beat_soon(worker)
+        view = await store.ends(sent.id)
+    assert (view.state, view.result) == ("cancelled", b'"stopped by itself"')
+    assert names[0].startswith("headway-handler")
+
+
+async def test_sync_handler_is_told_its_timeout_and_its_answer_still_counts(
+    app: hw.App, store: WatchedStore
+) -> None:
+    flag = threading.Event()
+
+    @app.job(timeout="20ms", retry=hw.Backoff(attempts=1))
+    def slow(job: hw.Job, gives_up: bool) -> str:
+        while not job.cancelled:
+            flag.wait(0.002)
+        if gives_up:
+            raise hw.HandlerCancelled("told to stop")
+        return "late, but done"
+
+    done = await app.send_async(slow, gives_up=False)
+    gave_up = await app.send_async(slow, gives_up=True)
+    async with working(app):
+        first, second = await store.ends(done.id), await store.ends(gave_up.id)
+    assert (first.state, first.result) == ("succeeded", b'"late, but done"')
+    assert (second.state, "handler_timeout" in second.runs[0].error) == ("dead", True)
+
+
+async def test_sync_handler_writes_what_an_async_one_awaits(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job(gates=[hw.Slots("desk", 1)])
+    def call(job: hw.Job, word: str) -> None:
+        job.sync.hand_over("CA1", timeout="30m")
+        job.sync.known_as("CA2")
+        job.sync.give_back("desk")
+        job.sync.progress({"word": word})
+
+    sent = await app.send_async(call, word="ringing")
+    async with working(app):
+
+        async def progressed() -> bool:
+            return (await store.job(sent.id)).progress == b'{"word":"ringing"}'
+
+        await store.becomes(sent.id, "awaiting")
+        await app.signal_async("CA2", event="e", final="succeeded")
+        view = await store.ends(sent.id)
+    assert view.state == "succeeded"
+
+
+async def test_sync_handlers_do_not_wait_for_each_other(app: hw.App, store: WatchedStore) -> None:
+    barrier = threading.Barrier(4)
+
+    @app.job()
+    def meet(job: hw.Job) -> int:
+        return barrier.wait(LIMIT)
+
+    sent = await app.send_many_async(meet.make() for _ in range(4))
+    async with working(app, concurrency=4):
+        views = [await store.ends(one.id) for one in sent]
+    assert sorted(view.result for view in views) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_progress_goes_out_with_a_beat(app: hw.App, store: WatchedStore) -> None:
+    go_on = asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        await job.progress({"done": 1, "of": 2})
+        await go_on.wait()
+
+    sent = await app.send_async(work)
+    async with working(app):
+
+        async def progressed() -> bool:
+            return (await store.job(sent.id)).progress == b'{"done":1,"of":2}'
+
+        await store.until(progressed)
+        go_on.set()
+        await store.ends(sent.id)

@@ -1,0 +1,350 @@
+"""A worker runs jobs, and says how each ended."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any
+
+import headway as hw
+from headway.contract.definitions import CloseGate, DefineRequest
+from headway.contract.enqueue import Enqueued
+from headway.contract.views import GatesQuery
+from headway.core.job import NewJob
+from tests.runtime.watched import WatchedStore, soon, working
+
+
+async def test_job_is_run_with_its_arguments_and_its_result_is_kept(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job()
+    async def add(job: hw.Job, left: int, right: int = 30) -> dict[str, int]:
+        return {"sum": left + right, "attempt": job.attempt}
+
+    sent = await app.send_async(add, left=12)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert (view.state, view.result) == ("succeeded", b'{"sum":42,"attempt":1}')
+
+
+async def test_handler_sees_what_its_job_was_sent_with(app: hw.App, store: WatchedStore) -> None:
+    seen: list[Any] = []
+    line = hw.Pool("line", {"+1": 1})
+
+    @app.job(lane="calls", gates=[line])
+    async def call(job: hw.Job, phone: str) -> None:
+        seen.append((job.ref, job.lane, job.tenant, job.subject, job.priority, job.stage))
+        seen.append((dict(job.permits), job.due_at.isoformat(), job.signal_url, job.cancelled))
+
+    sent = await app.send_async(
+        call,
+        phone="+49",
+        tenant="acme",
+        subject="Ms. F",
+        priority=7,
+        due="2020-01-02T03:04:05.006Z",
+    )
+    async with working(app, signal_base="http://127.0.0.1:8080/"):
+        await store.ends(sent.id)
+    assert seen[0] == (f"{sent.id}:1", "calls", "acme", "Ms. F", 7, "")
+    url = f"http://127.0.0.1:8080/v1/signals/{sent.id}%3A1"
+    assert seen[1] == ({"line": "+1"}, "2020-01-02T03:04:05.006000+00:00", url, False)
+
+
+async def test_failed_attempt_is_recorded_with_its_traceback_and_tried_again(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job(retry=hw.Backoff(attempts=3, base="1ms", cap="2ms"))
+    async def flaky(job: hw.Job) -> None:
+        if job.attempt < 3:
+            message = f"no luck in attempt {job.attempt}"
+            raise ValueError(message)
+
+    sent = await app.send_async(flaky)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert view.state == "succeeded"
+    assert [run.outcome for run in view.runs] == ["failed", "failed", "succeeded"]
+    assert view.runs[0].error.startswith("ValueError: no luck in attempt 1\n")
+    assert "in flaky" in view.runs[0].error
+
+
+async def test_retry_says_when_and_closes_a_gate_in_the_same_step(
+    app: hw.App, store: WatchedStore
+) -> None:
+    twilio = hw.Slots("rate:twilio", 5)
+
+    @app.job(gates=[twilio])
+    async def dial(job: hw.Job) -> None:
+        raise hw.Retry("429", after="1h", close="rate:twilio")
+
+    sent = await app.send_async(dial)
+    async with working(app):
+        view = await store.becomes(sent.id, "scheduled")
+        (gate,) = (await store.read(GatesQuery(names=("rate:twilio",)))).rows
+    run = view.runs[0]
+    assert (run.outcome, run.error) == ("failed", "429")
+    assert view.due_at - run.ended_at == 3_600_000
+    assert (gate.open, gate.closed_reason) == (False, "429")
+    assert gate.closed_until == view.due_at
+
+
+async def test_dead_makes_no_further_attempt(app: hw.App, store: WatchedStore) -> None:
+    @app.job()
+    async def dial(job: hw.Job) -> None:
+        raise hw.Dead("bad number")
+
+    sent = await app.send_async(dial)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert (view.state, view.reason, len(view.runs)) == ("dead", "bad number", 1)
+
+
+async def test_snooze_repeats_the_attempt_but_not_the_run(app: hw.App, store: WatchedStore) -> None:
+    @app.job()
+    async def wait(job: hw.Job) -> hw.Snooze | None:
+        return hw.Snooze(after="1ms") if job.run == 1 else None
+
+    sent = await app.send_async(wait)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert [(run.run, run.attempt, run.outcome) for run in view.runs] == [
+        (1, 1, "snoozed"),
+        (2, 1, "succeeded"),
+    ]
+
+
+async def test_next_goes_on_with_the_gates_of_the_next_stage(
+    app: hw.App, store: WatchedStore
+) -> None:
+    line = hw.Slots("line:{phone}", 1)
+    permits: list[list[str]] = []
+
+    @app.job(stages={"check": [], "dial": [line]})
+    async def call(job: hw.Job, phone: str, note: str = "") -> hw.Next:
+        return hw.Next("dial")
+
+    @call.stage("dial")
+    async def dial(job: hw.Job, phone: str) -> str:
+        view = await store.job(job.id)
+        permits.append(list(view.runs[-1].permits))
+        return f"{job.stage} {phone}"
+
+    sent = await app.send_async(call, phone="+49", note="x")
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert view.result == b'"dial +49"'
+    assert permits == [["line:+49"]]
+    assert [(run.stage, run.attempt) for run in view.runs] == [("check", 1), ("dial", 1)]
+
+
+async def test_jobs_that_follow_are_made_with_the_settlement(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job()
+    async def second(job: hw.Job, word: str) -> str:
+        return word
+
+    @app.job(retry=hw.Backoff(base="1ms", cap="1ms"))
+    async def first(job: hw.Job) -> None:
+        made = second.make(word=f"after attempt {job.attempt}")
+        job.then(made)
+        ids.append(made.id)
+        if job.attempt == 1:
+            raise ValueError
+
+    ids: list[str] = []
+    await app.send_async(first)
+    async with working(app):
+        view = await store.ends(await store.until(lambda: _second(ids)))
+    assert view.result == b'"after attempt 2"'
+    assert await store.job(ids[0]) is None
+
+
+async def _second(ids: list[str]) -> str | None:
+    return ids[1] if len(ids) > 1 else None
+
+
+async def test_follow_up_of_a_dead_job_gets_its_id_and_reason(
+    app: hw.App, store: WatchedStore
+) -> None:
+    alerts: list[tuple[str, str, str]] = []
+    alerted = asyncio.Event()
+
+    @app.job(lane="alerts")
+    async def alert(this: hw.Job, job: str, state: str, reason: str) -> None:
+        alerts.append((job, state, reason))
+        alerted.set()
+
+    @app.job(on_final=alert)
+    async def dial(job: hw.Job) -> None:
+        raise hw.Dead("exhausted")
+
+    sent = await app.send_async(dial)
+    async with working(app):
+        await soon(alerted)
+    assert alerts == [(sent.id, "dead", "exhausted")]
+
+
+async def test_unknown_kind_fails_by_policy_and_says_so(app: hw.App, store: WatchedStore) -> None:
+    job = NewJob(id="01890000-0000-7000-8000-000000000001", kind="of another app")
+    assert await store.enqueue([job]) == [Enqueued(job.id, True)]
+    async with working(app, lanes="main"):
+        view = await store.becomes(job.id, "scheduled")
+    assert "unknown_kind" in view.runs[0].error
+    assert "no handler for the kind 'of another app'" in view.reason
+
+
+async def test_stored_arguments_that_the_handler_refuses_fail_the_attempt(
+    app: hw.App, store: WatchedStore
+) -> None:
+    called: list[int] = []
+
+    @app.job()
+    async def add(job: hw.Job, left: int) -> None:
+        called.append(left)
+
+    job = NewJob(id="01890000-0000-7000-8000-000000000002", kind="add", args=b'{"left":"twelve"}')
+    await store.enqueue([job])
+    async with working(app):
+        view = await store.becomes(job.id, "scheduled")
+    assert "add: argument 'left': expected int, got str" in view.runs[0].error
+    assert called == []
+
+
+async def test_noop_is_built_in_and_takes_any_arguments(app: hw.App, store: WatchedStore) -> None:
+    one = await app.send_async("noop", anything=[1, {"x": None}], more="yes")
+    two = NewJob(id="01890000-0000-7000-8000-000000000003", kind="noop", args=b'{"job":1}')
+    await store.enqueue([two])
+    async with working(app):
+        first, second = await store.ends(one.id), await store.ends(two.id)
+    assert (first.state, second.state) == ("succeeded", "succeeded")
+
+
+async def test_thousands_of_jobs_are_each_run_once(app: hw.App, store: WatchedStore) -> None:
+    ran: list[int] = []
+
+    @app.job()
+    async def count(job: hw.Job, n: int) -> None:
+        ran.append(n)
+
+    sent = await app.send_many_async(count.make(n=n) for n in range(3_333))
+    async with working(app, concurrency=7) as worker:
+        await store.until(lambda: _enough(worker, 3_333))
+    assert sorted(ran) == list(range(3_333))
+    assert len({one.id for one in sent}) == 3_333
+    assert all(one.created for one in sent)
+
+
+async def _enough(worker: hw.Worker, n: int) -> bool:
+    return worker.ended >= n
+
+
+async def test_result_that_json_cannot_carry_is_not_work_to_be_done_again(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job()
+    async def strange(job: hw.Job) -> object:
+        return object()
+
+    sent = await app.send_async(strange)
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert (view.state, view.reason, len(view.runs)) == ("dead", "unusable result", 1)
+
+
+async def test_follow_up_at_an_unknown_gate_fails_only_its_own_run(
+    app: hw.App, store: WatchedStore
+) -> None:
+    other = hw.App(store=store)
+
+    @other.job(gates=[hw.Slots("nobody declares this", 1)])
+    async def elsewhere(job: hw.Job) -> None: ...
+
+    @app.job(retry=hw.Backoff(attempts=1))
+    async def first(job: hw.Job, bad: bool) -> None:
+        if bad:
+            job.then(elsewhere.make())
+
+    sent = await app.send_many_async(first.make(bad=n == 3) for n in range(6))
+    async with working(app):
+        views = [await store.ends(one.id) for one in sent]
+    assert [view.state for view in views].count("succeeded") == 5
+    assert "nobody declares this" in views[3].runs[0].error
+
+
+async def test_context_variables_of_one_job_are_not_seen_by_the_next(
+    app: hw.App, store: WatchedStore
+) -> None:
+    word: ContextVar[str] = ContextVar("word", default="clean")
+    seen: list[str] = []
+
+    @app.job()
+    async def leave(job: hw.Job) -> None:
+        seen.append(word.get())
+        word.set("dirty")
+
+    sent = await app.send_many_async(leave.make() for _ in range(5))
+    async with working(app, concurrency=1):
+        for one in sent:
+            await store.ends(one.id)
+    assert seen == ["clean"] * 5
+
+
+async def test_handler_that_exits_or_cancels_itself_fails_like_any_other(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job(retry=hw.Backoff(attempts=1))
+    async def leave(job: hw.Job, how: str) -> None:
+        if how == "exit":
+            raise SystemExit(3)
+        if how == "stop":
+            raise StopIteration
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.Event().wait()
+
+    @app.job()
+    async def after(job: hw.Job) -> str:
+        return "still here"
+
+    sent = [await app.send_async(leave, how=how) for how in ("exit", "stop", "cancel")]
+    last = await app.send_async(after)
+    async with working(app, concurrency=1):
+        views = [await store.ends(one.id) for one in [*sent, last]]
+    assert [view.state for view in views] == ["dead", "dead", "dead", "succeeded"]
+    assert "SystemExit: 3" in views[0].error
+    assert "CancelledError" in views[2].error
+
+
+async def test_waiting_worker_starts_what_is_sent_to_it(app: hw.App, store: WatchedStore) -> None:
+    @app.job(lane="one")
+    async def one(job: hw.Job) -> None: ...
+
+    async with working(app, lanes={"one": 1, "two": 3}):
+        await store.until(lambda: _waits(store))
+        sent = await app.send_async(one)
+        view = await store.ends(sent.id)
+    assert view.state == "succeeded"
+
+
+async def _waits(store: WatchedStore) -> bool:
+    return any(not reply.jobs for _, reply in store.asked("claim"))
+
+
+async def test_closed_lane_starts_nothing_until_it_is_opened(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job()
+    async def work(job: hw.Job) -> None: ...
+
+    await app.declare()
+    await store.define(DefineRequest(items=(CloseGate(name="lane:main"),), author="tester"))
+    sent = await app.send_async(work)
+    async with working(app):
+        await store.until(lambda: _waits(store))
+        assert (await store.job(sent.id)).state == "waiting"
+        await store.open_gate("lane:main")
+        view = await store.ends(sent.id)
+    assert view.state == "succeeded"
