@@ -34,6 +34,7 @@ class _Why:
         self.book = GateBook(ledger)
         self.now = ledger.now
         self.closed: list[GateState] = []
+        self.amounts: dict[str, int] = {}
         self.never: list[str] = []
         self.workers = sum(
             1
@@ -63,6 +64,7 @@ class _Why:
                     self.never.append(one.name)
                 if not view.fits(one.amount):
                     self.closed.append(gate_state(self.book, one.name))
+                    self.amounts[one.name] = one.amount
 
     def _of_turns(self, use: GateUse) -> list[GateUse]:
         if CANDIDATE not in use.name:
@@ -121,7 +123,12 @@ class _Why:
             parts.append(f"due {self._when(row.due_at)}")
             if row.reason and row.attempt:
                 parts.append(f"attempt {row.attempt} failed: {row.reason}")
-        parts += [self._gate(one) for one in self.closed]
+        # One that is only too small is not said to be full as well.
+        parts += [
+            self._gate(one)
+            for one in self.closed
+            if one.name not in self.never or one.closed_until is not None
+        ]
         parts += [f"{name} never fits what it asks for" for name in self.never]
         if row.parked_at is not None and all(one.name != row.parked_at for one in self.closed):
             parts.append(f"behind others at {row.parked_at}")
@@ -156,7 +163,9 @@ class _Why:
         opens = f", opens {self._when(gate.opens_at)}" if gate.opens_at else ""
         held = f", held by {gate.holders[0].job}" if gate.holders else ""
         others = f" and {gate.holder_count - 1} more" if gate.holder_count > 1 else ""
-        return f"{what}{gate.name} is full ({gate.used} of {gate.capacity}){held}{others}{opens}"
+        asks = self.amounts.get(gate.name, 1)
+        full = "is full" if asks == 1 or not gate.free else f"has too little room for {asks}"
+        return f"{what}{gate.name} {full} ({gate.used} of {gate.capacity}){held}{others}{opens}"
 
     def _when(self, at: int | None) -> str:
         if at is None:
