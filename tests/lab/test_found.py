@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headway.contract.claims import ClaimRequest
+from headway.contract.claims import BeatRequest, Claimed, ClaimRequest
 from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
 from headway.contract.views import JobQuery
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
@@ -57,3 +58,39 @@ async def test_a_full_gate_bounds_the_jobs_that_a_claim_reads(monkeypatch) -> No
     )
     assert len((await claimed(store, 1, n=400)).jobs) == 1
     assert sum(asked) <= 32
+
+
+async def test_time_behind_a_shared_and_a_keyed_gate_at_once_is_counted_once() -> None:
+    clock = FakeClock()
+    phone, desk = Rate("phone:{phone}", 1, per="60s"), Slots("desk", 1)
+    store = MemoryStore(clock)
+    gates = tuple(DeclareGate(spec=spec) for spec in (phone, desk))
+    await store.define(DefineRequest(items=gates, author="test"))
+    factory = JobFactory(clock)
+    jobs = [
+        factory.make(gates=(use_of(desk), use_of(phone, phone=to)), due_at=clock() + n)
+        for n, to in enumerate(["5", "5", "6", "7"])
+    ]
+    await store.enqueue(jobs)
+    clock.advance(1_000)
+    (first,) = (await claimed(store, 1)).jobs
+    await settled(store, first)
+    # The second is parked for the sake of its phone; the third takes the desk; the flow is shut.
+    (third,) = (await claimed(store, 2)).jobs
+    assert third.id == jobs[2].id
+    for _ in range(9):
+        clock.advance(10_000)
+        await store.beat(BeatRequest(worker="w", running=((third.id, third.run),), request=2))
+        assert (await claimed(store, 3)).jobs == []
+    await settled(store, third)
+    (second,) = (await claimed(store, 3)).jobs
+    assert second.id == jobs[1].id
+    view = await store.read(JobQuery(id=second.id))
+    assert view is not None
+    (run,) = view.runs
+    assert 85_000 < run.blocked_ms <= run.claimed_at - run.due_at
+
+
+async def settled(store: MemoryStore, job: Claimed) -> None:
+    outcomes = (Succeeded(job.id, job.run),)
+    assert await store.settle(SettleRequest(worker="w", outcomes=outcomes)) == [Verdict.DONE]

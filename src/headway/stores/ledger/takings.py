@@ -89,7 +89,10 @@ class Takings:
         since = self.ledger.blocked_since.get(view.flow)
         if since is None:
             return 0
-        return max(0, self.ledger.now - max(since, start.head.order.due_at))
+        head, now = start.head, self.ledger.now
+        # While it was parked its flow may have been shut as well: no time is counted twice.
+        waited = now - head.order.due_at - head.blocked_ms
+        return max(0, min(now - since, waited))
 
     def write(self) -> None:
         """Writes all of it."""
