@@ -97,12 +97,13 @@ def test_a_closed_gate_is_a_warning(headway: Headway):
 def test_hours_that_no_chore_has_extended_are_told(headway: Headway, days: int, health: str | None):
     past = with_store(now, "memory://") - days * 86_400_000
 
-    async def declare(store: Store) -> int:
-        spec = Hours("office", "09:00-18:00", tz="Europe/Berlin")
-        item = DeclareGate(spec=spec)
-        return await store.define(DefineRequest(items=(item,), author="code"))
+    async def ask_for_hours(store: Store) -> None:
+        item = DeclareGate(spec=Hours("office", "09:00-18:00", tz="Europe/Berlin"))
+        await store.define(DefineRequest(items=(item,), author="code"))
+        use = GateUse(name="office", template="office", shared=True, zone="Europe/Berlin")
+        await store.enqueue([new_job(gates=(use,))])
 
-    _with_clock(past, declare)
+    _with_clock(past, ask_for_hours)
     found = headway("doctor", "--json").document["findings"]
     assert [one["health"] for one in found if one["subject"] == "hours"] == [health] * bool(health)
 

@@ -12,12 +12,14 @@ GATE_COLUMNS = (
 
 
 def gate_state(gate: GateState) -> str:
-    """Open, full or closed, in a word."""
+    """Open, full or closed, in a word; `unused` for hours that no job has asked for yet."""
     if gate.closed_by or gate.closed_until is not None:
         return "closed"
     if gate.open:
         return "open"
-    return "closed" if gate.kind == "hours" else "full"
+    if gate.kind != "hours":
+        return "full"
+    return "unused" if gate.horizon_at is None else "closed"
 
 
 def capacity_text(gate: GateState) -> str:

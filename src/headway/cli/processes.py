@@ -26,6 +26,9 @@ log = structlog.stdlib.get_logger("headway.processes")
 class Processes:
     """A number of children that run the same command.
 
+    Attributes:
+        restarts: how often a child had to be started again.
+
     Args:
         arguments: of each child, without the program's name.
         count: how many.
@@ -39,6 +42,7 @@ class Processes:
         self._children: dict[int, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
         self._wrong: int | None = None
+        self.restarts = 0
 
     async def run(self) -> int:
         """Runs until told to stop, or until all children have drained.
@@ -80,6 +84,7 @@ class Processes:
             pause_s = _SHORTEST_S if lived_s > _HEALTHY_S else min(pause_s * 2, _LONGEST_S)
             pid = self._children[place].pid
             log.warning("worker process died", pid=pid, code=code, again_in_s=pause_s)
+            self.restarts += 1
             await REAL.wait(self._stopping, pause_s)
 
     async def _once(self, place: int, tether: int) -> int:

@@ -25,7 +25,7 @@ def run(
     options: ServeOptions,
     app_name: Annotated[
         str | None,
-        typer.Argument(metavar="[APP]", help="The file or module[:name] of your App."),
+        typer.Argument(metavar="APP", help="The file or module[:name] of your App."),
     ] = None,
 ) -> None:
     """Runs an App in one process, with a line that tells what happens; until Ctrl-C.

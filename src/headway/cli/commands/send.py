@@ -29,7 +29,7 @@ def send(
     options: SendOptions,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME=VALUE]...", help="JSON where it is JSON, else text."),
+        typer.Argument(metavar="NAME=VALUE", help="JSON where it is JSON, else text."),
     ] = None,
     app_name: AppName = None,
     count: Annotated[int, typer.Option(min=1, help="Make so many of them.")] = 1,

@@ -37,7 +37,7 @@ def worker(
     options: ServeOptions,
     app_name: Annotated[
         str | None,
-        typer.Argument(metavar="[APP]", help="The file or module[:name] of your App."),
+        typer.Argument(metavar="APP", help="The file or module[:name] of your App."),
     ] = None,
     processes: Annotated[
         int, typer.Option(min=1, max=256, help="So many worker processes; what dies is restarted.")
@@ -65,7 +65,10 @@ def worker(
         children = Processes(
             _child(session, options, app_name, drain), count=processes, drain=drain is not None
         )
-        raise typer.Exit(event_loop.run(children.run()))
+        code = event_loop.run(children.run())
+        if session.json:
+            session.terminal.document({"processes": processes, "restarts": children.restarts})
+        raise typer.Exit(code)
     opened = open_app(session, app_name)
     with progress(session.terminal, "drain") as meter:
         beside = [] if drain is None else [_drainer(drain, meter)]

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Headway
+
+SCENARIO = """
+name = "two lines"
+seed = 1
+start = "2026-03-02T09:00:00Z"
+
+[gates.lines]
+kind = "slots"
+capacity = 2
+
+[kinds.call]
+lane = "calls"
+gates = ["lines"]
+service = "1s"
+
+[[arrivals]]
+name = "backlog"
+kind = "call"
+backlog = 20
+
+[[workers]]
+name = "dialler"
+lanes = ["calls"]
+concurrency = 10
+"""
+
+
+@pytest.fixture(autouse=True)
+def scenario(folder: Path) -> None:
+    folder.joinpath("two.toml").write_text(SCENARIO)
+
+
+def test_a_scenario_is_played_and_told_the_same_each_time(headway: Headway):
+    ran = headway("simulate", "two.toml", "--json")
+    assert ran.code == 0
+    (report,) = ran.document["reports"]
+    assert report["name"] == "two lines"
+    assert headway("simulate", "two.toml", "--json").out == ran.out
+    assert "two lines" in headway("simulate", "two.toml").out
+
+
+def test_plots_are_drawn_where_asked(headway: Headway, folder: Path):
+    ran = headway("simulate", "two.toml", "--out", "plots", "--plots", "svg")
+    assert ran.code == 0
+    drawn = sorted(folder.joinpath("plots").iterdir())
+    assert drawn
+    assert {file.suffix for file in drawn} == {".svg"}
+    assert all(file.name in ran.err for file in drawn)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("name = ", "two.toml"), ("[gates.x]\nkind = 'door'", "two.toml")]
+)
+def test_a_bad_scenario_is_an_error_with_its_file(
+    headway: Headway, folder: Path, text: str, said: str
+):
+    folder.joinpath("two.toml").write_text(text)
+    ran = headway("simulate", "two.toml")
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+    assert headway("simulate", "nowhere.toml").code == 2

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from headway.cli.progress import progress
+from headway.cli.status_line import status_text
+from headway.cli.terminal import Terminal
+from headway.contract.views import StatsView
+from tests.cli.conftest import Headway
+from tests.cli.seeding import enqueue, new_job
+
+
+def on_a_terminal(*line: str, columns: str = "100", answer: str = "") -> str:
+    """What the command draws on a real terminal."""
+    outer, inner = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway", *line],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env={**os.environ, "COLUMNS": columns, "TERM": "xterm-256color"},
+    )
+    os.close(inner)
+    os.write(outer, answer.encode())
+    drawn = b""
+    try:
+        while chunk := os.read(outer, 65536):
+            drawn += chunk
+    except OSError:
+        # Linux says so when the last process has closed its side.
+        pass
+    finally:
+        process.wait(30)
+        os.close(outer)
+    return drawn.decode()
+
+
+def test_on_a_terminal_an_id_stays_whole_and_columns_without_news_are_left_out():
+    (made,) = enqueue(new_job())
+    drawn = on_a_terminal("jobs", columns="80")
+    assert made in drawn
+    assert "TENANT" not in drawn
+
+
+def test_on_a_terminal_nothing_that_a_job_carries_moves_the_cursor():
+    enqueue(new_job(subject="\x1b[2J\x9b31m", kind="[red]x[/red]"))
+    for line in (["jobs"], ["jobs", "--json"]):
+        drawn = on_a_terminal(*line, columns="300")
+        assert "\x1b[2J" not in drawn
+        assert "\x9b" not in drawn
+        assert "[red]x[/red]" in drawn
+
+
+def test_on_a_terminal_somebody_is_asked_before_many_jobs_are_cancelled(headway: Headway):
+    enqueue(new_job(), new_job())
+    drawn = on_a_terminal("cancel", "--lane", "main", answer="n\n")
+    assert "cancel 2 jobs?" in drawn
+    assert "somebody has to agree" in drawn
+    drawn = on_a_terminal("cancel", "--lane", "main", answer="y\n")
+    assert "2 done" in drawn
+
+
+def test_on_a_terminal_long_work_shows_its_progress(headway: Headway, folder: Path):
+    drawn = on_a_terminal("send", "noop", "--count", "3000")
+    assert "3000/3000" in drawn
+    assert "3000/3000" not in headway("send", "noop", "--count", "3000").err
+    drawn = on_a_terminal("export", "--out", "jobs.jsonl")
+    assert "export jobs" in drawn
+
+
+def test_where_nobody_watches_no_progress_is_drawn(capfd):
+    with progress(Terminal(json=False), "work", 10) as meter:
+        meter(5)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_table_elsewhere_has_a_row_a_line_and_no_trailing_space(capfd):
+    terminal = Terminal(json=False)
+    terminal.table(["A", "B"], [["x\ny", "東京"], ["z" * 500, ""]], empty="nothing")
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.split() for line in lines] == [["A", "B"], ["x\\ny", "東京"], ["z" * 500]]
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_the_status_line_tells_states_and_starts_a_second():
+    def stats(started: int) -> StatsView:
+        return StatsView(
+            now=0,
+            counts={"waiting": 12_000, "running": 3},
+            totals={"started": started},
+            identity="",
+            epoch=1,
+            revision=1,
+            clock_ahead_ms=0,
+        )
+
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(status_text(stats(150), stats(50), 0.5))
+    assert capture.get().strip() == "12,000 waiting  3 running  200/s"

@@ -1,0 +1,223 @@
+"""The command as a process of its own: what a supervisor and a terminal see."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import psutil
+import pytest
+
+from headway.contract.store import Store
+from headway.contract.views import LanesQuery, WorkersQuery
+from tests.cli.conftest import Headway
+from tests.cli.seeding import enqueue, new_job, with_store
+
+APP = """
+from __future__ import annotations
+import asyncio
+import headway as hw
+
+app = hw.App()
+
+@app.job(lane="calls")
+async def call(job: hw.Job, phone: str):
+    if phone == "bad":
+        raise hw.Dead("bad number")
+
+@app.job(lane="slow")
+async def wait(job: hw.Job):
+    await asyncio.Event().wait()
+"""
+COMMAND = [sys.executable, "-m", "headway"]
+LIMIT_S = 30
+_LOOK_AGAIN = Event()
+
+
+@pytest.fixture(autouse=True)
+def calls(folder: Path) -> None:
+    folder.joinpath("worker_calls.py").write_text(APP)
+
+
+@contextmanager
+def started(*line: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that is gone at the end, whatever happens."""
+    process = subprocess.Popen(
+        [*COMMAND, *line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def until(met: Callable[[], object]) -> None:
+    """Waits for something that another process does, with a limit."""
+    end = time.monotonic() + LIMIT_S
+    while not met():
+        assert time.monotonic() < end, "it did not happen"
+        _LOOK_AGAIN.wait(0.02)
+
+
+def workers() -> list[str]:
+    """The names of live workers."""
+
+    async def work(store: Store) -> list[str]:
+        return [one.name for one in await store.read(WorkersQuery())]
+
+    return with_store(work)
+
+
+def count(state: str, lane: str) -> int:
+    async def work(store: Store) -> int:
+        (found,) = await store.read(LanesQuery(names=(lane,)))
+        return found.counts.get(state, 0)
+
+    return with_store(work)
+
+
+def test_a_worker_drains_its_lanes_and_ends(headway: Headway):
+    headway("send", "noop", "--count", "300")
+    headway("send", "noop", "--lane", "other")
+    ran = headway("worker", "--drain", "--json")
+    assert (ran.code, ran.document) == (0, {"settled": 300})
+    assert count("succeeded", "main") == 300
+    assert count("waiting", "other") == 1
+
+
+def test_a_worker_runs_the_kinds_of_an_app_and_serves_all_its_lanes(headway: Headway):
+    for phone in ("good", "bad"):
+        headway("send", "call", f"phone={phone}", "--app", "worker_calls.py")
+    ran = headway("worker", "worker_calls.py", "--drain", "--json")
+    assert (ran.code, ran.document) == (0, {"settled": 2})
+    jobs = headway("jobs", "--json").document["jobs"]
+    assert [(job["state"], job["reason"]) for job in jobs] == [
+        ("succeeded", ""),
+        ("dead", "bad number"),
+    ]
+
+
+def test_drain_due_passes_over_what_is_not_due_yet(headway: Headway):
+    headway("send", "noop", "--count", "3")
+    headway("send", "noop", "--due", "1h")
+    ran = headway("worker", "--drain=due", "--json")
+    assert (ran.code, ran.document) == (0, {"settled": 3})
+    assert count("scheduled", "main") == 1
+
+
+def test_drain_waits_for_what_is_due_later(headway: Headway):
+    headway("send", "noop", "--due", "300ms")
+    assert headway("worker", "--drain", "--json").document == {"settled": 1}
+
+
+def test_the_app_of_the_settings_is_used(headway: Headway, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HEADWAY_APP", "worker_calls.py")
+    headway("send", "call", "phone=good")
+    assert headway("worker", "--drain", "--json").document == {"settled": 1}
+
+
+def test_a_store_that_is_named_wins_over_the_apps_own(headway: Headway, folder: Path):
+    folder.joinpath("worker_own.py").write_text(
+        "import headway as hw\napp = hw.App('sqlite:///own.db')\n"
+    )
+    headway("send", "noop")
+    assert headway("worker", "worker_own.py", "--drain", "--json").document == {"settled": 0}
+    assert folder.joinpath("own.db").exists()
+    ran = headway("worker", "worker_own.py", "--drain", "--json", "--store", "sqlite:///headway.db")
+    assert ran.document == {"settled": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["nowhere.py"], "there is no file nowhere.py"),
+        (["--lanes", "a,a"], "'a' is named twice"),
+        (["--lanes", "a:0"], "weight"),
+        (["--concurrency", "0"], "--concurrency"),
+        (["--drain=now"], "--drain"),
+        (["--grace", "long"], "long"),
+        (["--processes", "0"], "--processes"),
+    ],
+)
+def test_a_worker_that_cannot_begin_is_an_error_of_the_caller(
+    headway: Headway, line: list[str], said: str
+):
+    ran = headway("worker", *line)
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_sigterm_lets_handlers_end_and_a_second_one_hands_them_back(headway: Headway):
+    headway("send", "wait", "--app", "worker_calls.py")
+    with started("worker", "worker_calls.py", "--json") as process:
+        until(lambda: count("running", "slow"))
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0
+    assert json.loads(out) == {"settled": 1}
+    assert count("waiting", "slow") == 1
+    assert headway("jobs", "--json").document["jobs"][0]["attempt"] == 0
+
+
+def test_several_processes_drain_and_end(headway: Headway):
+    headway("send", "noop", "--count", "3000")
+    with started("worker", "--drain", "--processes", "3") as process:
+        assert process.wait(LIMIT_S) == 0
+    assert count("succeeded", "main") == 3000
+
+
+def test_a_process_that_is_killed_is_started_again_and_all_end_together():
+    enqueue(new_job(lane="unserved"))
+    with started("worker", "--processes", "2", "--json") as process:
+        parent = psutil.Process(process.pid)
+        until(lambda: len(workers()) == 2)
+        victim = parent.children()[0]
+        victim.kill()
+        until(lambda: len(workers()) == 3)
+        assert len(parent.children()) == 2
+        children = parent.children()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0
+    assert json.loads(out) == {"processes": 2, "restarts": 1}
+    assert "worker process died" in err
+    assert not any(child.is_running() for child in children)
+
+
+def test_children_end_when_their_parent_is_killed():
+    enqueue(new_job(lane="unserved"))
+    with started("worker", "--processes", "2") as process:
+        until(lambda: len(workers()) == 2)
+        children = psutil.Process(process.pid).children()
+        process.kill()
+        process.wait(LIMIT_S)
+        _, alive = psutil.wait_procs(children, LIMIT_S)
+    assert alive == []
+
+
+def test_processes_that_cannot_begin_are_not_started_again():
+    with started("worker", "nowhere.py", "--processes", "2") as process:
+        _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 2
+    assert "there is no file nowhere.py" in err
+
+
+def test_run_works_until_it_is_told_to_stop(headway: Headway):
+    headway("send", "call", "phone=good", "--app", "worker_calls.py")
+    with started("run", "worker_calls.py", "--json") as process:
+        until(lambda: count("succeeded", "calls"))
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0
+    assert json.loads(out) == {"settled": 1}
