@@ -36,6 +36,7 @@ class Interned(Generic[Thing]):
         self._numbers: dict[Thing, int] = {}
         self._things: dict[int, Thing] = {}
         self._fresh: list[tuple[Thing, int]] = []
+        self._last: tuple[Thing | None, int] = (None, 0)
 
     def find(self, thing: Thing) -> int | None:
         """The number of a thing that has one."""
@@ -48,10 +49,15 @@ class Interned(Generic[Thing]):
 
     def number(self, thing: Thing) -> int:
         """The number of a thing; a new one is given one in this step."""
+        if thing is self._last[0]:
+            # Hashing a policy or a flow costs more than all that follows.
+            return self._last[1]
         number = self._numbers.get(thing)
         if number is None:
             number = self.find(thing)
-        if number is None:
+        if number is not None:
+            self._last = (thing, number)
+        else:
             added: int = self._db.execute(self._add, (self._encode(thing),)).get
             self._remember(thing, added)
             self._fresh.append((thing, added))
@@ -87,6 +93,7 @@ class Interned(Generic[Thing]):
 
     def back_to(self, mark: int) -> None:
         """That part was rolled back: what it added is not there."""
+        self._last = (None, 0)
         for thing, number in self._fresh[mark:]:
             del self._numbers[thing]
             del self._things[number]

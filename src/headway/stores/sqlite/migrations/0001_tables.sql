@@ -65,7 +65,7 @@ CREATE TABLE job (
     outcome TEXT,
     reason TEXT,
     subject TEXT,
-    stage TEXT,
+    stage TEXT NOT NULL,
     expires_at INTEGER,
     deadline_at INTEGER,
     entry TEXT,
@@ -92,8 +92,7 @@ CREATE INDEX job_scheduled ON job (lane, due_at) WHERE state = 0;
 CREATE INDEX job_parked ON job (parked_at, flow, priority, due_at) WHERE state = 2 AND unfit = 0;
 CREATE INDEX job_unfit ON job (parked_at) WHERE state = 2 AND unfit = 1;
 CREATE INDEX job_ticket ON job (ticket, flow, priority, due_at) WHERE ticket IS NOT NULL;
-CREATE INDEX job_worker ON job (worker, request) WHERE state IN (3, 4);
-CREATE INDEX job_held ON job (id) WHERE state IN (3, 4);
+CREATE INDEX job_worker ON job (worker, id) WHERE state IN (3, 4);
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL;
 CREATE INDEX job_expiry ON job (expires_at) WHERE expires_at IS NOT NULL AND state <= 2 AND run = 0;
 CREATE INDEX job_purge ON job (purge_at) WHERE purge_at IS NOT NULL;

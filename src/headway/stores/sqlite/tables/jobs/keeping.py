@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from headway.core.state import QUEUED
 from headway.stores.ledger.rows import JobRow, RunRow
 from headway.stores.sqlite.codec import decoder, encode
 from headway.stores.sqlite.database import number_list, text_list
@@ -12,8 +13,11 @@ from headway.stores.sqlite.tables.jobs.base import JobsBase
 from headway.stores.sqlite.tables.jobs.record import (
     COLUMNS,
     INSERT,
+    INSERT_QUEUED,
     SAVE,
+    Row,
     new_values,
+    queued_values,
     saved_values,
 )
 
@@ -40,13 +44,19 @@ class JobKeeping(JobsBase):
         """Adds jobs whose ids are new, and gives each its `seq`, growing in this order."""
         session = self._session
         last = session.numbers.get(LAST_SEQ)
-        values = [new_values(session, row, seq) for seq, row in enumerate(rows, last + 1)]
-        if len(values) == 1:
-            self._db.execute(INSERT, values[0])
-        else:
-            self._db.executemany(INSERT, values)
+        lane = session.lanes.number
+        queued: list[Row] = []
+        others: list[Row] = []
         for seq, row in enumerate(rows, last + 1):
             row.seq = seq
+            if row.state in QUEUED:
+                queued.append(queued_values(row, seq, lane(row.lane)))
+            else:
+                others.append(new_values(session, row, seq))
+        if queued:
+            self._db.executemany(INSERT_QUEUED, queued)
+        if others:
+            self._db.executemany(INSERT, others)
         session.numbers.put(LAST_SEQ, last + len(rows))
 
     def known(self, ids: Sequence[str]) -> set[str]:

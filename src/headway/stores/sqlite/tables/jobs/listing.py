@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headway.contract.views import JobsQuery
-from headway.core.flow import Order
 from headway.core.errors import InvalidValue
+from headway.core.flow import Order
 from headway.stores.ledger.rows import JobRow
 from headway.stores.sqlite.database import number_list
 from headway.stores.sqlite.tables.jobs.record import COLUMNS

@@ -93,7 +93,7 @@ def read_row(session: Session, row: Row) -> JobRow:
         outcome=row[18] or "",
         reason=row[19] or "",
         subject=row[20],
-        stage=row[21] or "",
+        stage=row[21],
         expires_at=row[22],
         deadline_at=row[23],
         entry=row[24],
@@ -122,6 +122,39 @@ def read_row(session: Session, row: Row) -> JobRow:
     )
 
 
+INSERT_QUEUED = (
+    "INSERT INTO job (seq, id, state, lane, flow, policy, priority, due_at, created_at, care,"
+    " subject, stage, expires_at, entry, fired_at, key, keyed, cascade, args, run, attempt,"
+    " request, gated, blocked_ms, ticket_amount, unfit, parked_since, cancel_requested)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0)"
+)
+
+
+def queued_values(row: JobRow, seq: int, lane: int) -> Row:
+    """The values of a job that is inserted scheduled or waiting."""
+    return (
+        seq,
+        row.id,
+        CODES[row.state],
+        lane,
+        row.flow,
+        row.policy,
+        row.priority,
+        row.due_at,
+        row.created_at,
+        row.care,
+        row.subject,
+        row.stage,
+        row.expires_at,
+        row.entry,
+        row.fired_at,
+        row.key,
+        encode_uses(row.keyed) if row.keyed else None,
+        encode_cascade(row.cascade) if row.cascade is not None else None,
+        row.args,
+    )
+
+
 INSERT = (
     "INSERT INTO job (seq, id, state, lane, flow, policy, priority, due_at, created_at, care,"
     " finished_at, purge_at, reason, subject, stage, expires_at, deadline_at, entry, fired_at,"
@@ -133,10 +166,7 @@ INSERT = (
 
 
 def new_values(session: Session, row: JobRow, seq: int) -> Row:
-    """The values of a job that is inserted.
-
-    Only what a new job may have: nothing of it is parked, fed, cancelled or blocked yet.
-    """
+    """The values of a job that is inserted in any other state: it is under way, or over at once."""
     words = session.words.number
     return (
         seq,
@@ -153,7 +183,7 @@ def new_values(session: Session, row: JobRow, seq: int) -> Row:
         row.purge_at,
         row.reason or None,
         row.subject,
-        row.stage or None,
+        row.stage,
         row.expires_at,
         row.deadline_at,
         row.entry,
@@ -205,7 +235,7 @@ def saved_values(session: Session, row: JobRow) -> Row:
         row.outcome or None,
         row.reason or None,
         row.subject,
-        row.stage or None,
+        row.stage,
         row.expires_at,
         row.deadline_at,
         row.key,
