@@ -28,7 +28,8 @@ class Wakes:
         self._count = 0
         self._last: dict[str, int] = {}
         self._last_any = 0
-        self._waiters: set[Waiter] = set()
+        # In the order in which they came, so that a simulated day is the same each time.
+        self._waiters: dict[Waiter, None] = {}
 
     @property
     def seen(self) -> int:
@@ -54,7 +55,7 @@ class Wakes:
                 one.loop.call_soon_threadsafe(one.stir.set)
             except RuntimeError:
                 # Its loop is closed: nobody sleeps there any more.
-                self._waiters.discard(one)
+                self._waiters.pop(one, None)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """Sleeps; see `Store.wait`."""
@@ -62,7 +63,7 @@ class Wakes:
         with self._lock:
             if self._last_any > seen or any(self._last.get(lane, 0) > seen for lane in lanes):
                 return
-            self._waiters.add(waiter)
+            self._waiters[waiter] = None
         try:
             while True:
                 pause = self._pause(waiter)
@@ -76,7 +77,7 @@ class Wakes:
                     return
         finally:
             with self._lock:
-                self._waiters.discard(waiter)
+                self._waiters.pop(waiter, None)
 
     def _pause(self, waiter: Waiter) -> float | None:
         if waiter.until_at is None:
