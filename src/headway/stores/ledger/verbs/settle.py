@@ -21,7 +21,7 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.core.cascade import Answer
-from headway.core.errors import InvalidValue, InvariantBroken, PayloadTooLarge
+from headway.core.errors import InvalidState, InvalidValue, PayloadTooLarge
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_RESULT
 from headway.core.state import HELD, State
@@ -221,8 +221,8 @@ def _know(step: Step, row: JobRow, key: str) -> None:
 
 def _returned(step: Step, row: JobRow, outcome: Returned) -> Verdict:
     if row.state is State.RUNNING:
-        message = f"job {row.id} has not handed over, so its handler's return settles it"
-        raise InvariantBroken(message)
+        message = f"job {row.id} has not handed over, so its handler's return cannot be recorded"
+        raise InvalidState(message, hint="say how it ended: succeeded, failed, …")
     row.last_worker, row.worker = row.worker or "", None
     if outcome.error:
         row.error = outcome.error[:MAX_ERROR]
