@@ -26,15 +26,19 @@ async def test_handler_that_blocks_the_loop_does_not_starve_the_heart(store: Wat
 
     @app.job()
     async def block(job: hw.Job) -> int:
-        # Nothing else runs in this loop until the heart has beaten six times: two whole leases.
-        for _ in range(6):
+        for n in range(3):
+            await job.progress(n)
+            while beats.acquire(blocking=False):
+                pass
+            # Nothing else runs in this loop until the heart has beaten once more.
             assert beats.acquire(timeout=LIMIT)
         return job.run
 
     sent = await app.send_async(block)
-    async with working(app, lease="1s"):
+    async with working(app):
         view = await app.store.ends(sent.id)
     assert (view.state, view.result) == ("succeeded", b"1")
+    assert view.progress is not None
 
 
 async def test_beat_lists_runs_until_their_settlement_is_answered(

@@ -56,6 +56,9 @@ class Arguments:
         self.required = frozenset(one.name for one in named if one.default is one.empty)
         self._positional = all(one.kind is _PLAIN[0] for one in named)
         self._struct = _struct(kind, named, strict=strict and not self.open)
+        self._default_values = {
+            one.name: one.default for one in named if one.default is not one.empty
+        }
         self._decoder = msgspec.json.Decoder(self._struct)
         self._raw = msgspec.json.Decoder(dict[str, Any])
 
@@ -73,14 +76,14 @@ class Arguments:
             PayloadTooLarge: together they are above the limit.
         """
         if not given and not self.required:
-            return b"{}", self._defaults()
+            return b"{}", self._default_values
         if not (self.open or given.keys() <= self._known) or not given.keys() >= self.required:
             raise self._names_wrong(given)
         try:
-            record = msgspec.convert(given, self._struct)
-            data = _encode(record)
+            values = _values(msgspec.convert(given, self._struct))
             if self.open:
-                data = _encode({**given, **msgspec.json.decode(data)})
+                values |= {name: given[name] for name in sorted(given.keys() - self._known)}
+            data = _encode(self._without_defaults(values) if self._default_values else values)
             # What JSON cannot carry whole (a NaN becomes null) shows when it is read again.
             self._decoder.decode(data)
         except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
@@ -94,7 +97,7 @@ class Arguments:
         if len(data) > MAX_ARGS:
             message = f"{self.kind}: the arguments have {len(data)} bytes"
             raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
-        return data, {**(given if self.open else {}), **_values(record)}
+        return data, values
 
     def values(self, args: bytes) -> Mapping[str, object]:
         """The arguments of a stored job by name, defaults among them.
@@ -130,8 +133,20 @@ class Arguments:
             return fn(*first, *msgspec.structs.astuple(record))
         return fn(*first, **self.values(args))
 
-    def _defaults(self) -> Mapping[str, object]:
-        return _values(self._struct())
+    def _without_defaults(self, values: Mapping[str, object]) -> Mapping[str, object]:
+        """What was passed beyond the defaults.
+
+        They are not stored: two callers of which one names a default make the same job, and a
+        worker that does not know a new optional parameter yet can still run it.
+        """
+        defaults = self._default_values
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in defaults
+            or value != defaults[name]
+            or type(value) is not type(defaults[name])
+        }
 
     def _names_wrong(self, given: Mapping[str, object]) -> InvalidArguments:
         missing = sorted(self.required - given.keys())
@@ -201,9 +216,7 @@ def _struct(kind: str, named: list[inspect.Parameter], *, strict: bool) -> type[
         _refuse_strange(kind, one.name, kind_of)
         fields.append((one.name, kind_of, _default(one)))
     # Required fields first: a keyword-only parameter may follow one with a default.
-    return msgspec.defstruct(
-        "Arguments", fields, kw_only=True, omit_defaults=True, forbid_unknown_fields=strict
-    )
+    return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=strict)
 
 
 def _default(one: inspect.Parameter) -> object:

@@ -196,7 +196,7 @@ class Job:
         self.settled_by(outcome, await self._desk.write(outcome))
 
     async def progress(self, value: object) -> None:
-        """Shows how far it is; the newest value goes out with the next beat, if the run still lives.
+        """Shows how far it is; the newest value goes out with the next beat of a live run.
 
         Args:
             value: anything that JSON can carry.

@@ -1,0 +1,114 @@
+"""The app for callers that cannot await: the same code, on a loop in the background."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import headway as hw
+from headway.contract.views import JobQuery, StatsQuery
+
+
+@pytest.fixture(params=["memory://", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return request.param if "://" in request.param else f"sqlite:///{tmp_path}/jobs.db"
+
+
+def test_sync_calls_do_what_async_ones_do(url: str) -> None:
+    app = hw.App(url)
+
+    @app.job(key="{n}")
+    async def work(job: hw.Job, n: int) -> None: ...
+
+    with app:
+        one = app.send(work, n=1)
+        again = app.send("work", n=1)
+        many = app.send_many(work.make(n=n) for n in range(2_500))
+        kept = app.signal("CA1", event="e1", final="succeeded", body={"x": 1})
+    assert (one.created, again) == (True, (one.id, False))
+    assert [sent.created for sent in many].count(True) == 2_499
+    assert many[1].id == one.id
+    assert kept.answer == "kept"
+
+
+def test_many_threads_may_send_at_once(url: str) -> None:
+    app = hw.App(url)
+
+    @app.job()
+    async def work(job: hw.Job, n: int) -> None: ...
+
+    threads = [
+        threading.Thread(target=lambda n=n: [app.send(work, n=n * 50 + k) for k in range(50)])
+        for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stats = app._background.run(app.store.read(StatsQuery()))
+    app.close()
+    assert stats.totals["enqueued"] == 400
+
+
+def test_app_opens_again_after_it_was_closed(tmp_path: Path) -> None:
+    app = hw.App(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.job(gates=[hw.Slots("x", 1)])
+    async def work(job: hw.Job) -> None: ...
+
+    one = app.open().send(work)
+    app.close()
+    two = app.send(work)
+    found = [app._background.run(app.store.read(JobQuery(id=sent.id))) for sent in (one, two)]
+    app.close()
+    assert all(found)
+
+
+def test_store_that_the_app_was_given_is_not_closed_by_it() -> None:
+    with hw.App("memory://") as owner:
+        app = hw.App(store=owner.store)
+        sent = app.send("noop")
+        app.close()
+        assert app.store is owner.store
+        assert owner._background.run(owner.store.read(JobQuery(id=sent.id)))
+
+
+def test_environment_says_where_the_store_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HEADWAY_STORE", f"sqlite:///{tmp_path}/from_env.db")
+    with hw.App() as app:
+        app.send("noop")
+    assert (tmp_path / "from_env.db").exists()
+
+
+def test_kind_is_still_a_function() -> None:
+    app = hw.App("memory://")
+
+    @app.job()
+    def double(n: int) -> int:
+        return 2 * n
+
+    assert double(21) == 42
+
+
+def test_signals_that_say_nothing_or_too_much_are_refused() -> None:
+    with hw.App("memory://") as app:
+        for options, text in [
+            ({}, "says nothing"),
+            ({"final": "succeeded", "note": "x"}, "says final and note"),
+            ({"final": "exploded"}, "a signal's final is 'exploded'"),
+            ({"final": "dead", "body": object()}, "the body is no value for JSON"),
+            ({"progress": True, "extend": "soon"}, "the duration 'soon' is not understood"),
+            ({"end": 1}, "a signal has no option 'end'"),
+        ]:
+            with pytest.raises(hw.InvalidValue) as caught:
+                app.signal("CA1", event="e", **options)
+            assert text in str(caught.value)
+
+
+def test_everything_public_is_named_once_and_in_order() -> None:
+    assert sorted(set(hw.__all__)) == hw.__all__
+    assert all(hasattr(hw, name) for name in hw.__all__)

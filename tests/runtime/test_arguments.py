@@ -1,0 +1,178 @@
+"""Arguments are checked against the handler's annotations when a job is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Literal
+
+import pytest
+
+import headway as hw
+
+
+@dataclass
+class Place:
+    lat: float
+    lon: float
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class NotJson:
+    pass
+
+
+@pytest.fixture
+def app() -> hw.App:
+    return hw.App("memory://")
+
+
+def refused(app: hw.App, kind: hw.Kind, **arguments: Any) -> str:
+    with pytest.raises(hw.InvalidArguments) as caught:
+        kind.make(**arguments)
+    return str(caught.value)
+
+
+def test_wrong_type_is_refused_with_kind_argument_expected_and_got(app: hw.App) -> None:
+    @app.job()
+    async def call(job: hw.Job, phone: str, place: Place | None = None) -> None: ...
+
+    text = "call: argument 'phone': expected str, got int"
+    assert refused(app, call, phone=5).startswith(text)
+    text = "call: argument 'place.lat': expected float, got str"
+    assert refused(app, call, phone="5", place={"lat": "x", "lon": 1}).startswith(text)
+
+
+def test_missing_and_unknown_arguments_are_named(app: hw.App) -> None:
+    @app.job()
+    async def call(job: hw.Job, phone: str, tries: int = 3) -> None: ...
+
+    assert refused(app, call) == "call: the argument 'phone' is missing (it takes phone, tries)"
+    assert refused(app, call, phone="1", trys=2) == (
+        "call: there is no argument 'trys' (did you mean 'tries'?)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        (float("nan"), "NaN"),
+        ([{"x": float("inf")}], "infinity"),
+        (object(), "JSON"),
+        ("\ud800", "JSON"),
+        ({1: {2, object()}}, "JSON"),
+    ],
+)
+def test_what_json_cannot_carry_whole_is_refused(app: hw.App, value: object, word: str) -> None:
+    @app.job()
+    async def work(job: hw.Job, value: Any) -> None: ...
+
+    assert word in refused(app, work, value=value)
+
+
+def test_depth_without_end_is_refused(app: hw.App) -> None:
+    @app.job()
+    async def work(job: hw.Job, value: Any) -> None: ...
+
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert "nested too deeply" in refused(app, work, value=deep)
+    endless: list[Any] = []
+    endless.append(endless)
+    assert "nested too deeply" in refused(app, work, value=endless)
+
+
+def test_naive_datetime_is_refused(app: hw.App) -> None:
+    @app.job()
+    async def work(job: hw.Job, at: datetime) -> None: ...
+
+    naive = datetime(2026, 1, 1)  # noqa: DTZ001  (what the test is about)
+    assert "timezone" in refused(app, work, at=naive)
+    aware = work.make(at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert aware.args == b'{"at":"2026-01-01T00:00:00Z"}'
+
+
+def test_too_large_arguments_are_refused(app: hw.App) -> None:
+    @app.job()
+    async def work(job: hw.Job, text: str) -> None: ...
+
+    with pytest.raises(hw.PayloadTooLarge, match="work: the arguments have 1000011 bytes"):
+        work.make(text="x" * 1_000_000)
+
+
+def test_same_arguments_in_any_order_give_the_same_body(app: hw.App) -> None:
+    @app.job()
+    async def work(job: hw.Job, a: int, b: float = 2.0, *, c: str = "c") -> None: ...
+
+    bodies = {work.make(a=1, b=2, c="c").args, work.make(c="c", a=1).args, work.make(a=1).args}
+    assert bodies == {b'{"a":1}'}
+    assert work.make(c="x", b=3, a=1).args == b'{"a":1,"b":3.0,"c":"x"}'
+
+
+def test_rich_types_are_carried(app: hw.App) -> None:
+    @app.job()
+    async def work(
+        job: hw.Job, place: Place, colour: Colour, mode: Literal["a", "b"] = "a"
+    ) -> None: ...
+
+    job = work.make(place=Place(1.0, 2.0), colour=Colour.RED, mode="b")
+    assert job.args == b'{"place":{"lat":1.0,"lon":2.0},"colour":"red","mode":"b"}'
+    assert "mode" in refused(app, work, place=Place(1.0, 2.0), colour=Colour.RED, mode="z")
+
+
+def test_open_handler_takes_whatever_it_is_given(app: hw.App) -> None:
+    @app.job()
+    async def work(job: hw.Job, a: int, **others: Any) -> None: ...
+
+    assert work.make(z=[None], a=1, b="x").args == b'{"a":1,"b":"x","z":[null]}'
+    assert "argument 'a'" in refused(app, work, a="1", z=2)
+
+
+@pytest.mark.parametrize(
+    ("declare", "text"),
+    [
+        (lambda app: app.job()(lambda due: None), "has a parameter 'due', which is an option"),
+        (lambda app: app.job()(lambda *args: None), "'args' of '<lambda>' cannot be passed"),
+        (lambda app: app.job()(lambda a, /: None), "'a' of '<lambda>' cannot be passed by name"),
+    ],
+)
+def test_parameters_that_cannot_be_arguments_are_refused(
+    app: hw.App, declare: Any, text: str
+) -> None:
+    with pytest.raises(hw.InvalidValue) as caught:
+        declare(app)
+    assert text in str(caught.value)
+
+
+def test_annotations_that_json_cannot_carry_are_refused(app: hw.App) -> None:
+    async def work(job: hw.Job, thing: NotJson) -> None: ...
+
+    with pytest.raises(hw.InvalidValue, match="'thing' of 'work' has a type that JSON cannot"):
+        app.job()(work)
+
+    async def unknown(job: hw.Job, thing: Nowhere) -> None: ...  # noqa: F821  (what it is about)
+
+    with pytest.raises(hw.InvalidValue, match="annotations of 'unknown' cannot be read"):
+        app.job()(unknown)
+
+
+def test_handler_need_not_take_the_job(app: hw.App) -> None:
+    @app.job()
+    async def work(phone: str) -> None: ...
+
+    assert work.make(phone="1").args == b'{"phone":"1"}'
+
+
+def test_mutable_defaults_are_not_shared(app: hw.App) -> None:
+    @app.job()
+    async def work(job: hw.Job, tags: list[str] = []) -> None:  # noqa: B006  (what it is about)
+        ...
+
+    values = work._arguments.values(b"{}")
+    values["tags"].append("x")
+    assert work._arguments.values(b"{}") == {"tags": []}

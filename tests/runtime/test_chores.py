@@ -1,0 +1,177 @@
+"""The chores of a worker: what time alone decides, and the timetable's fires ahead of time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway as hw
+from headway.contract.claims import ClaimRequest
+from headway.contract.definitions import DefineRequest, EnableEntry
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, TimetableQuery
+from headway.core.job import NewJob
+from headway.runtime.chores.timetable import TimetableChore
+from headway.runtime.timing import Timing
+from headway.stores import open_store
+from headway.testing.clock import START_AT, FakeClock
+from tests.runtime.watched import WatchedStore, working
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def still(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
+) -> AsyncIterator[Store]:
+    """A store whose time stands still."""
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+    store = open_store(url, clock=clock)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def timed(still: Store) -> hw.App:
+    return hw.App(store=still)
+
+
+async def fires(store: Store) -> list[str]:
+    page = await store.read(JobsQuery(limit=1000))
+    moments = sorted(row.fired_at for row in page.rows if row.fired_at is not None)
+    return [datetime.fromtimestamp(at / 1000, UTC).strftime("%d %H:%M") for at in moments]
+
+
+async def lay(store: Store) -> int:
+    return await TimetableChore(store, Timing()).lay()
+
+
+def declare(app: hw.App, schedule: str, **options: Any) -> None:
+    @app.job()
+    async def work(job: hw.Job, n: int = 7) -> None: ...
+
+    app.timetable("entry", work, schedule=schedule, **options)
+
+
+async def test_fires_of_the_next_minutes_and_one_beyond_lie_in_the_store(
+    timed: hw.App, still: Store, clock: FakeClock
+) -> None:
+    declare(timed, "every 5m", args={"n": 9, "priority": 3})
+    await timed.declare()
+    assert await lay(still) == 5
+    assert await fires(still) == ["01 00:05", "01 00:10", "01 00:15", "01 00:20", "01 00:25"]
+    (row, *_) = (await still.read(JobsQuery())).rows
+    assert (row.kind, row.args, row.priority, row.entry) == ("work", b'{"n":9}', 3, "entry")
+    assert await lay(still) == 0
+    clock.advance(5 * MINUTE)
+    assert await lay(still) == 1
+    assert (await fires(still))[-1] == "01 00:30"
+
+
+async def test_fire_in_a_far_future_lies_in_the_store_too(timed: hw.App, still: Store) -> None:
+    declare(timed, "cron: 0 3 * * *", tz="Europe/Berlin")
+    await timed.declare()
+    assert await lay(still) == 1
+    assert await fires(still) == ["01 02:00"]
+    assert await lay(still) == 0
+
+
+@pytest.mark.parametrize(
+    ("misfire", "made_up"),
+    [
+        ("skip", []),
+        ("once", ["01 09:00"]),
+        ("all", ["01 06:00", "01 07:00", "01 08:00", "01 09:00"]),
+    ],
+)
+async def test_fires_missed_in_an_outage_are_made_up_for_by_policy(
+    timed: hw.App, still: Store, clock: FakeClock, misfire: str, made_up: list[str]
+) -> None:
+    declare(timed, "cron: 0 * * * *", misfire=misfire, misfire_cap=4, overlap="all")
+    await timed.declare()
+    await lay(still)
+    assert await fires(still) == ["01 01:00"]
+    clock.advance(9 * HOUR + 10 * MINUTE)
+    await lay(still)
+    assert [at for at in await fires(still) if at != "01 01:00"] == [*made_up, "01 10:00"]
+
+
+async def test_entry_that_is_switched_off_lays_nothing(timed: hw.App, still: Store) -> None:
+    declare(timed, "every 5m")
+    await timed.declare()
+    await still.define(DefineRequest(items=(EnableEntry(name="entry", enabled=False),), author="a"))
+    assert await lay(still) == 0
+    await still.define(DefineRequest(items=(EnableEntry(name="entry", enabled=True),), author="a"))
+    assert await lay(still) > 0
+
+
+async def test_second_scheduler_lays_nothing_twice(timed: hw.App, still: Store) -> None:
+    declare(timed, "every 1m")
+    await timed.declare()
+    (entry,) = await still.read(TimetableQuery())
+    chores = [TimetableChore(still, Timing()) for _ in range(2)]
+    laid = [await chores[0]._lay(entry, START_AT), await chores[1]._lay(entry, START_AT)]
+    assert laid == [21, 0]
+    assert len(await fires(still)) == 21
+
+
+async def test_worker_lays_fires_and_runs_them_when_they_are_due(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job()
+    async def tick(job: hw.Job) -> None: ...
+
+    app.timetable("ticks", tick, schedule="every 1s")
+    async with working(app):
+
+        async def ticked() -> bool:
+            page = await store.read(JobsQuery(states=(hw.State.SUCCEEDED,)))
+            return bool(page.rows)
+
+        await store.until(ticked)
+    (row, *_) = (await store.read(JobsQuery(states=(hw.State.SUCCEEDED,)))).rows
+    assert row.fired_at == row.due_at
+    assert row.fired_at % 1000 == 0
+
+
+async def test_worker_sweeps_up_what_a_dead_one_left(app: hw.App, store: WatchedStore) -> None:
+    @app.job(retry=hw.Backoff(attempts=2, base="1ms", cap="1ms"))
+    async def work(job: hw.Job) -> int:
+        return job.attempt
+
+    sent = await app.send_async(work)
+    lost = await store.claim(
+        ClaimRequest(worker="dead", request=1, lanes=(("main", 1),), lease_ms=20)
+    )
+    assert [job.id for job in lost.jobs] == [sent.id]
+    async with working(app):
+        view = await store.ends(sent.id)
+    assert [run.outcome for run in view.runs] == ["lost", "succeeded"]
+    assert view.result == b"2"
+
+
+async def test_worker_ends_jobs_that_never_started_in_time(
+    timed: hw.App, still: Store, clock: FakeClock
+) -> None:
+    made = NewJob(
+        id="01890000-0000-7000-8000-000000000001",
+        kind="noop",
+        lane="nobody serves this",
+        expires_at=START_AT + MINUTE,
+    )
+    await still.enqueue([made])
+    clock.advance(2 * MINUTE)
+    watched = WatchedStore(still)
+    async with working(hw.App(store=watched), lanes="main"):
+        view = await watched.ends(made.id)
+    assert (view.state, view.reason) == ("dead", "expired")

@@ -1,0 +1,302 @@
+"""What an app declares: kinds, gates, lanes, entries, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+import headway as hw
+from headway.contract.views import GatesQuery, LanesQuery, SpecsQuery, TimetableQuery
+from tests.runtime.watched import WatchedStore
+
+
+@pytest.fixture
+def plain() -> hw.App:
+    return hw.App("memory://")
+
+
+def test_gate_names_are_filled_with_arguments_and_options(plain: hw.App) -> None:
+    hours = hw.Hours("hours:{tz}", "09:00-18:00", days="mon-fri", tz="{tz}")
+    customer = hw.Rate("customer:{phone}", 7, per="1h")
+    mine = hw.Slots("{tenant}/{lane}/{kind}", 9)
+
+    @plain.job(gates=[hours, customer.take(2), mine.take(3, hold="run")], tenant="{reseller}")
+    async def call(job: hw.Job, phone: str, tz: str, reseller: str = "acme") -> None: ...
+
+    uses = call.make(phone="+49", tz="Europe/Berlin", lane="calls").gates
+    assert [(use.name, use.template, use.amount) for use in uses] == [
+        ("hours:Europe/Berlin", "hours:{tz}", 1),
+        ("customer:+49", "customer:{phone}", 2),
+        ("acme/calls/call", "{tenant}/{lane}/{kind}", 3),
+    ]
+    assert [use.shared for use in uses] == [True, False, True]
+    assert [use.zone for use in uses] == ["Europe/Berlin", None, None]
+    assert uses[2].hold == "run"
+
+
+def test_values_are_never_read_as_templates(plain: hw.App) -> None:
+    @plain.job(gates=[hw.Slots("repo:{url}", 1)], subject="{url}")
+    async def build(job: hw.Job, url: str) -> None: ...
+
+    job = build.make(url="{tenant}{}{{\0".replace("\0", ""))
+    assert (job.gates[0].name, job.subject) == ("repo:{tenant}{}{{", "{tenant}{}{{")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"gates": [hw.Slots("x:{phone}", 1)]}, "needs an argument 'phone', which 'work' lacks"),
+        ({"gates": [hw.Slots("x:{candidate}", 1)]}, "needs an argument 'candidate'"),
+        ({"gates": [hw.Slots(f"g{n}", 1) for n in range(9)]}, "more than 8 shared gates"),
+        ({"gates": [hw.Slots("g", 1), hw.Slots("g", 1)]}, "names the gate 'g' twice"),
+        ({"gates": ["g"]}, "among the gates of 'work' is 'g'"),
+        ({"subject": "{phone}"}, "the subject '{phone}' needs an argument 'phone'"),
+        ({"key": "{phone"}, "brace outside a placeholder"),
+        ({"on_deadline": "explode"}, "on_deadline of 'work' is 'explode'"),
+        ({"on_final_states": ("awaiting",)}, "on_final_states of 'work'"),
+        ({"retry": 5}, "retry of 'work' is 5"),
+        ({"timeout": "soon"}, "the duration 'soon' is not understood"),
+        ({"priority": -1}, "priority is -1"),
+        ({"priority": True}, "priority must be a whole number"),
+        ({"lane": ""}, "lane is empty"),
+        ({"name": "a\0b"}, "contains NUL"),
+        ({"name": "x" * 10_000}, "kind has 10000 characters"),
+        ({"colour": "red"}, "the kind 'work' has an unknown option 'colour'"),
+        ({"gates": [hw.Slots("g", 1)], "stages": {"a": []}}, "has gates beside its stages"),
+        ({"stages": {}}, "has no stages"),
+    ],
+)
+def test_unusable_options_of_a_kind_are_refused(
+    plain: hw.App, options: dict[str, Any], text: str
+) -> None:
+    async def work(job: hw.Job, n: int = 0) -> None: ...
+
+    with pytest.raises(hw.InvalidValue) as caught:
+        plain.job(**options)(work)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"due": datetime(2026, 1, 1)}, "has no offset from UTC"),  # noqa: DTZ001  (what it is about)
+        ({"due": "2026-01-01T10:00"}, "has no offset from UTC"),
+        ({"due": 5}, "an instant cannot be read from 5"),
+        ({"priority": 2**32}, "priority is 4294967296"),
+        ({"priority": "high"}, "priority must be a whole number"),
+        ({"lane": 5}, "lane must be text, not int"),
+        ({"tenant": "\ud800"}, "is not valid Unicode"),
+        ({"key": "a\0b"}, "contains NUL"),
+        ({"expires": -5}, "a duration cannot be read"),
+        ({"candidates": ["a"]}, "candidates were given, but the kind is no cascade"),
+    ],
+)
+def test_unusable_options_of_a_send_are_refused(
+    plain: hw.App, given: dict[str, Any], text: str
+) -> None:
+    @plain.job()
+    async def work(job: hw.Job) -> None: ...
+
+    with pytest.raises(hw.InvalidValue) as caught:
+        plain.send(work, **given)
+    assert text in str(caught.value)
+
+
+def test_two_needs_that_come_to_one_gate_are_refused(plain: hw.App) -> None:
+    @plain.job(gates=[hw.Slots("x:{a}", 1), hw.Slots("x:{b}", 1)])
+    async def work(job: hw.Job, a: str, b: str) -> None: ...
+
+    assert len(work.make(a="1", b="2").gates) == 2
+    with pytest.raises(hw.InvalidValue, match="work: two of its gates are the same gate 'x:1'"):
+        work.make(a="1", b="1")
+
+
+def test_zone_and_names_that_cannot_be_are_refused_when_a_job_is_made(plain: hw.App) -> None:
+    hours = hw.Hours("hours:{tz}", "09:00-18:00", tz="{tz}")
+
+    @plain.job(gates=[hours, hw.Slots("x:{n}", 1)], subject="{n}")
+    async def call(job: hw.Job, tz: str, n: str | float | None = "n") -> None: ...
+
+    with pytest.raises(hw.InvalidValue, match="there is no time zone 'Europe/Berln'"):
+        call.make(tz="Europe/Berln")
+    with pytest.raises(hw.InvalidValue, match=r"the subject '\{n\}' cannot be named by n=None"):
+        call.make(tz="UTC", n=None)
+    with pytest.raises(hw.InvalidValue, match=r"the gate 'x:\{n\}' cannot be named by n=1\.5"):
+        call.make(tz="UTC", n=1.5, subject="x")
+    with pytest.raises(hw.InvalidValue, match="depend on 'tz', but their name does not"):
+        hw.Hours("office", "09:00-18:00", tz="{tz}")
+
+
+def test_unknown_kind_is_refused_with_a_near_name(plain: hw.App) -> None:
+    @plain.job()
+    async def calling(job: hw.Job) -> None: ...
+
+    with pytest.raises(hw.UnknownKind, match="no kind 'caling' \\(did you mean 'calling'"):
+        plain.send("caling")
+    other = hw.App("memory://")
+    with pytest.raises(hw.UnknownKind):
+        other.send(calling)
+
+
+def test_names_that_are_taken_are_refused(plain: hw.App) -> None:
+    @plain.job(name="work")
+    async def one(job: hw.Job) -> None: ...
+
+    with pytest.raises(hw.InvalidValue, match="there are two kinds 'work'"):
+        plain.job(name="work")(one._fn)
+    with pytest.raises(hw.InvalidValue, match="there are two kinds 'noop'"):
+        plain.job(name="noop")(one._fn)
+    plain.lane("main", concurrency=3)
+    with pytest.raises(hw.InvalidValue, match="the lane 'main' is declared twice"):
+        plain.lane("main")
+    plain.timetable("nightly", one, schedule="every 30m")
+    with pytest.raises(hw.InvalidValue, match="the timetable has two entries 'nightly'"):
+        plain.timetable("nightly", one, schedule="every 30m")
+    plain.importer("rows")(list)
+    with pytest.raises(hw.InvalidValue, match="there are two importers 'rows'"):
+        plain.importer("rows")
+    assert plain.importers == {"rows": list}
+
+
+def test_stage_without_a_handler_or_with_a_strange_one_is_refused(plain: hw.App) -> None:
+    @plain.job(stages={"check": [], "dial": []})
+    async def call(job: hw.Job, phone: str) -> None: ...
+
+    with pytest.raises(hw.InvalidValue, match="the stage 'dial' of 'call' has no handler"):
+        plain.open()
+    with pytest.raises(hw.InvalidValue, match="no stage 'dail'"):
+        call.stage("dail")
+    with pytest.raises(hw.InvalidValue, match="the stage 'check' of 'call' has a handler already"):
+        call.stage("check")
+
+    async def dial(job: hw.Job, number: str) -> None: ...
+
+    with pytest.raises(hw.InvalidValue, match="'dial' of 'call' needs an argument 'number'"):
+        call.stage("dial")(dial)
+
+
+def test_follow_up_must_take_what_it_is_given(plain: hw.App) -> None:
+    @plain.job()
+    async def alert(job: hw.Job, text: str) -> None: ...
+
+    @plain.job(on_final=alert)
+    async def work(job: hw.Job) -> None: ...
+
+    with pytest.raises(hw.InvalidValue, match="'alert' follows 'work', but cannot take"):
+        plain.open()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"fair": "user"}, "fair of the lane 'calls' is 'user'"),
+        ({"weights": {"a": 2}}, "has weights, but is not fair"),
+        ({"fair": "tenant", "weights": {"a": 0}}, "the weight of 'a' is 0"),
+        ({"concurrency": -1}, "concurrency of the lane 'calls' is -1"),
+        ({"maxbacklog": 5}, "unknown option 'maxbacklog'"),
+    ],
+)
+def test_unusable_options_of_a_lane_are_refused(
+    plain: hw.App, options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(hw.InvalidValue) as caught:
+        plain.lane("calls", **options)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "has no schedule"),
+        ({"schedule": "sometimes"}, "the schedule 'sometimes' is not understood"),
+        ({"schedule": "every 30m", "misfire": "twice"}, "misfire of the entry 'e' is 'twice'"),
+        ({"schedule": "every 30m", "overlap": "no"}, "overlap of the entry 'e' is 'no'"),
+        ({"schedule": "every 30m", "args": {"due": 1}}, "gives its jobs 'due'"),
+        ({"schedule": "every 30m", "args": {"n": "x"}}, "argument 'n': expected int"),
+    ],
+)
+def test_unusable_options_of_an_entry_are_refused(
+    plain: hw.App, options: dict[str, Any], text: str
+) -> None:
+    @plain.job()
+    async def work(job: hw.Job, n: int = 1) -> None: ...
+
+    with pytest.raises(hw.CallerError) as caught:
+        plain.timetable("e", work, **options)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"lanes": ""}, "serves no lane"),
+        ({"lanes": "a,b,a"}, "the lane 'a' is named twice"),
+        ({"lanes": {"a": 0}}, "the weight of the lane 'a' is 0"),
+        ({"concurrency": 0}, "concurrency is 0"),
+        ({"lease": "10ms"}, "a worker's lease is 10 ms"),
+        ({"order": "random"}, "a worker's order is 'random'"),
+        ({"threads": 5}, "a worker has no option 'threads'"),
+    ],
+)
+def test_unusable_options_of_a_worker_are_refused(
+    plain: hw.App, options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(hw.InvalidValue) as caught:
+        plain.worker(**options)
+    assert text in str(caught.value)
+
+
+def test_lanes_of_a_worker_are_read_from_text_mapping_or_list(plain: hw.App) -> None:
+    for lanes in ("a, b:2", {"a": 1, "b": 2}, ["a", ("b", 2)]):
+        assert plain.worker(lanes=lanes).settings.lanes == (("a", 1), ("b", 2))
+    assert plain.worker(lanes="lane:with:colons").settings.lanes == (("lane:with:colons", 1),)
+
+
+async def test_store_is_told_gates_lanes_and_entries_once(app: hw.App, store: WatchedStore) -> None:
+    line = hw.Pool("line", {"+1": 1})
+
+    @app.job(lane="calls", gates=[line, hw.Slots("x:{n}", 1)])
+    async def call(job: hw.Job, n: int) -> None: ...
+
+    app.lane("calls", concurrency=3, max_backlog=5, fair="tenant", weights={"acme": 2})
+    app.timetable("nightly", call, schedule="cron: 0 3 * * *", tz="Europe/Berlin", args={"n": 1})
+    for _ in range(3):
+        await app.send_async(call, n=1)
+    assert len(store.asked("define")) == 1
+    names = [spec.name for spec in await store.read(SpecsQuery())]
+    assert sorted(names) == ["line", "x:{n}"]
+    (entry,) = await store.read(TimetableQuery())
+    assert (entry.spec.name, entry.spec.schedule.tz) == ("nightly", "Europe/Berlin")
+    (lane,) = await store.read(LanesQuery(names=("calls",)))
+    assert (lane.spec.concurrency, lane.spec.max_backlog) == (3, 5)
+
+    @app.job(gates=[hw.Slots("later", 1)])
+    async def later(job: hw.Job) -> None: ...
+
+    await app.send_async(later)
+    assert len(store.asked("define")) == 2
+    (gate,) = (await store.read(GatesQuery(names=("later",)))).rows
+    assert gate.capacity == 1
+
+
+async def test_backlog_key_and_id_conflicts_reach_the_caller(
+    app: hw.App, store: WatchedStore
+) -> None:
+    app.lane("calls", max_backlog=3)
+
+    @app.job(lane="calls", key="k:{n}")
+    async def call(job: hw.Job, n: int, text: str = "") -> None: ...
+
+    one = await app.send_async(call, n=1)
+    same = await app.send_async(call, n=1)
+    assert same == (one.id, False)
+    with pytest.raises(hw.KeyConflict):
+        await app.send_async(call, n=1, text="other")
+    with pytest.raises(hw.IdConflict):
+        await app.send_async(call, n=2, job_id=one.id)
+    with pytest.raises(hw.BacklogFull):
+        await app.send_many_async(call.make(n=n) for n in range(10, 15))
+    with pytest.raises(hw.InvalidValue, match="is no UUID"):
+        await app.send_async(call, n=3, job_id="17")

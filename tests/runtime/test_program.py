@@ -1,0 +1,68 @@
+"""A whole program: `app.run()` works until it is told to end by a signal."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import headway as hw
+from headway.contract.views import JobQuery
+
+PROGRAM = """
+import asyncio
+import headway as hw
+
+app = hw.App("sqlite:///{path}")
+
+
+@app.job(timeout="1h")
+async def quick(job: hw.Job) -> str:
+    return type(asyncio.get_running_loop()).__module__
+
+
+@app.job()
+async def slow(job: hw.Job) -> None:
+    print("begun", flush=True)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("stopped", flush=True)
+
+
+if __name__ == "__main__":
+    app.run(grace="1h", concurrency=2)
+    print("ended", flush=True)
+"""
+
+
+def test_first_signal_waits_for_handlers_and_the_second_does_not(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(path=tmp_path / "jobs.db"))
+    app = hw.App(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.job()
+    async def quick(job: hw.Job) -> None: ...
+
+    @app.job()
+    async def slow(job: hw.Job) -> None: ...
+
+    with app:
+        first, second = app.send(quick), app.send(slow)
+        with subprocess.Popen(
+            [sys.executable, str(program)], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.read() == "stopped\nended\n"
+        read = app._background.run
+        done = read(app.store.read(JobQuery(id=first.id)))
+        back = read(app.store.read(JobQuery(id=second.id)))
+    assert process.returncode == 0
+    assert done is not None
+    assert back is not None
+    assert (done.state, done.result) == ("succeeded", b'"uvloop"')
+    assert (back.state, back.attempt) == ("waiting", 0)
