@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -15,9 +14,9 @@ import typer
 from headway.cli.json_text import to_json
 from headway.cli.options import JobFilter
 from headway.cli.progress import Meter
-from headway.cli.records import Record, job_record, record
+from headway.cli.records import job_record
 from headway.contract.store import Store
-from headway.contract.views import JobQuery, JobView, StatsQuery
+from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue, StoreFull
 
 FORMAT = 1
@@ -36,7 +35,7 @@ async def write_export(
         wanted: which ones.
         write: takes one line after another.
         meter: told how many jobs were written, and how many there may be.
-        trail: whether to add each job's trail, which is one question more for each.
+        trail: whether to add each job's trail.
 
     Returns:
         How many jobs were written.
@@ -52,8 +51,11 @@ async def write_export(
     write(to_json(header) + b"\n")
     count = 0
     total = sum(stats.counts.values())
-    async for page in wanted.pages(store, runs=True):
-        for fields in await _lines(store, page.rows, trail=trail):
+    async for page in wanted.pages(store, runs=True, trail=trail):
+        for job in page.rows:
+            fields = job_record(job)
+            if not trail:
+                del fields["trail"]
             write(to_json(fields) + b"\n")
         count += len(page.rows)
         meter(count, max(total, count))
@@ -101,16 +103,3 @@ def output(path: Path | None, *, force: bool) -> Generator[Write]:
 def _keep(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-async def _lines(store: Store, jobs: Sequence[JobView], *, trail: bool) -> list[Record]:
-    lines = [job_record(job) for job in jobs]
-    if not trail:
-        for fields in lines:
-            del fields["trail"]
-        return lines
-    # A listing has no trails; asked together, the questions cost one wake-up of the store.
-    whole = await asyncio.gather(*(store.read(JobQuery(id=job.id)) for job in jobs))
-    for fields, found in zip(lines, whole, strict=True):
-        fields["trail"] = [record(note) for note in found.trail] if found else []
-    return lines

@@ -62,6 +62,7 @@ class JobFilter:
         limit: int = PAGE,
         cursor: str | None = None,
         runs: bool = False,
+        trail: bool = False,
         newest: bool = False,
     ) -> JobsQuery:
         """The question for one page of these jobs."""
@@ -79,14 +80,17 @@ class JobFilter:
             limit=limit,
             cursor=cursor,
             runs=runs,
+            trail=trail,
             newest=newest,
         )
 
-    async def pages(self, store: Store, *, runs: bool = False) -> AsyncIterator[Page[JobView]]:
+    async def pages(
+        self, store: Store, *, runs: bool = False, trail: bool = False
+    ) -> AsyncIterator[Page[JobView]]:
         """All of these jobs, page after page, oldest arrival first; each page is a snapshot."""
         cursor: str | None = None
         while True:
-            page = await store.read(self.query(cursor=cursor, runs=runs))
+            page = await store.read(self.query(cursor=cursor, runs=runs, trail=trail))
             yield page
             cursor = page.cursor
             if cursor is None:

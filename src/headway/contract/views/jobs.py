@@ -68,8 +68,8 @@ class JobView:
         attempt: used in this life, the present one included.
         life: 1, and one more for each operator's retry.
         reason: of its end, or of its last failure.
-        runs: oldest first; empty in listings.
-        trail: oldest first; empty in listings.
+        runs: oldest first; empty in listings that do not ask for them.
+        trail: the last hundred lines, oldest first; empty in listings that do not ask for it.
         in_doubt: it awaits, and its worker died before its handler returned.
         (the others: as in NewJob and RunView)
     """
@@ -131,6 +131,7 @@ class JobsQuery(Query[Page[JobView]]):
         kind: only of this kind.
         states: only in these.
         runs: whether to add each job's runs.
+        trail: whether to add each job's trail.
         newest: newest arrival first.
         cursor: of the page before.
         limit: 1 to 1000.
@@ -144,6 +145,7 @@ class JobsQuery(Query[Page[JobView]]):
     kind: str | None = None
     states: tuple[State, ...] = ()
     runs: bool = False
+    trail: bool = False
     newest: bool = False
     cursor: str | None = None
     limit: int = 100

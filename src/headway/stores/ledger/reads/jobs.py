@@ -19,17 +19,19 @@ def read_job(ledger: Ledger, query: JobQuery) -> JobView | None:
     if row is None:
         return None
     runs = ledger.jobs.runs([row.id]).get(row.id, [])
-    trail = reversed(ledger.trail.page(row.id, None, NOTES))
-    notes = tuple(
+    return job_view(ledger, row, runs_of(row, runs), _notes(ledger, row.id), shown(ledger, row))
+
+
+def _notes(ledger: Ledger, job: str) -> tuple[NoteView, ...]:
+    return tuple(
         NoteView(
             at=one.at,
             what=f"{one.verb} {one.detail}".strip(),
             author=one.author,
             reason=one.reason,
         )
-        for one in trail
+        for one in reversed(ledger.trail.page(job, None, NOTES))
     )
-    return job_view(ledger, row, runs_of(row, runs), notes, shown(ledger, row))
 
 
 def read_jobs(ledger: Ledger, query: JobsQuery) -> Page[JobView]:
@@ -48,7 +50,7 @@ def read_jobs(ledger: Ledger, query: JobsQuery) -> Page[JobView]:
             ledger,
             row,
             runs_of(row, runs.get(row.id, [])) if query.runs else (),
-            (),
+            _notes(ledger, row.id) if query.trail else (),
             str(row.state),
         )
         for row in rows
