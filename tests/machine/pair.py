@@ -1,0 +1,96 @@
+"""Two stores that are asked the same, and must answer the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from headway.contract.claims import ClaimReply, ClaimRequest
+from headway.contract.store import Store
+from headway.contract.views import StatsView
+from headway.core.errors import HeadwayError, InvariantBroken
+from headway.stores import open_store
+from headway.stores.memory import MemoryStore
+from headway.testing.clock import FakeClock
+from headway.testing.dump import compare, differences, dump
+
+Reply = TypeVar("Reply")
+
+
+class Pair:
+    """A memory store and a SQLite store under one clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = FakeClock()
+        self.loop = asyncio.new_event_loop()
+        url = f"sqlite:///{folder}/headway.db?synchronous=normal"
+        self.stores: tuple[Store, Store] = (
+            MemoryStore(clock=self.clock),
+            open_store(url, clock=self.clock),
+        )
+        self.after: dict[str, list[ClaimReply]] = {}
+        self.parted = False
+
+    def ask(self, question: Callable[[Store], Awaitable[Reply]]) -> Reply | HeadwayError:
+        """Asks both; the answer, which is the same, or the error that both raise."""
+        one, two = (self._told(question(store)) for store in self.stores)
+        self._same(plain(one), plain(two))
+        return one
+
+    def claim(self, request: ClaimRequest, *, go_on: bool) -> ClaimReply | HeadwayError:
+        """Claims from both; each goes on with its own cursor."""
+        last = self.after.get(request.worker) if go_on else None
+        replies = [
+            self._told(store.claim(replace(request, after=last[n].after) if last else request))
+            for n, store in enumerate(self.stores)
+        ]
+        self._same(plain(replies[0]), plain(replies[1]))
+        if isinstance(replies[0], ClaimReply):
+            self.after[request.worker] = [
+                reply for reply in replies if isinstance(reply, ClaimReply)
+            ]
+        return replies[0]
+
+    def compare(self) -> None:
+        """Everything that both tell is the same, and an audit finds nothing."""
+        if self.parted:
+            return
+        one, two = (self.loop.run_until_complete(dump(store)) for store in self.stores)
+        self._same(compare(one, two), [])
+        for store in self.stores:
+            self._same(self.loop.run_until_complete(differences(store)), [])
+
+    def _same(self, one: object, two: object) -> None:
+        self.parted = self.parted or one != two
+        assert one == two, f"memory: {one}\nSQLite: {two}"
+
+    def close(self) -> None:
+        for store in self.stores:
+            self.loop.run_until_complete(store.close())
+        self.loop.close()
+
+    def _told(self, answer: Awaitable[Reply]) -> Reply | HeadwayError:
+        async def wait() -> Reply:
+            return await answer
+
+        try:
+            return self.loop.run_until_complete(wait())
+        except InvariantBroken:
+            self.parted = True
+            raise
+        except HeadwayError as error:
+            return error
+
+
+def plain(reply: object) -> object:
+    """A reply without what may differ: cursors, wake numbers, the store's identity."""
+    if isinstance(reply, HeadwayError):
+        return type(reply), str(reply)
+    if isinstance(reply, ClaimReply):
+        return replace(reply, after={}, seen=0)
+    if isinstance(reply, StatsView):
+        return replace(reply, identity="")
+    return reply
