@@ -130,7 +130,6 @@ def play(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     env |= {
         "PATH": f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}",
         "PYTHONPATH": str(ROOT),
-        "PYTHONWARNINGS": "error",
         "HOME": str(folder),
         "LOGNAME": "ada",
         "USER": "ada",
@@ -140,7 +139,7 @@ def play(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
         "HEADWAY_ZONE": "UTC",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.docs.play", str(page)],
+        [sys.executable, "-W", "error", "-m", "tests.docs.play", str(page)],
         cwd=folder,
         env=env,
         stdout=subprocess.PIPE,

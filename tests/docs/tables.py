@@ -1,0 +1,244 @@
+"""The tables of the reference that are made of the code, so that they cannot be wrong.
+
+    python -m tests.docs.tables
+
+writes them anew into the pages, each between `<!-- table: NAME -->` and `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from types import FunctionType
+
+import headway as hw
+from headway.cli.exits import exit_code
+from headway.cli.settings import PREFIX, Settings
+from headway.contract.operate import Acted, Verb
+from headway.core.duration import format_duration
+from headway.core.errors import HeadwayError
+from headway.core.gates.spec import GateSpec
+from headway.core.retry import RetryPolicy
+from headway.core.state import FINAL, HELD, MOVES, State
+from headway.runtime.entries import EntryOptions
+from headway.runtime.job import SyncJob
+from headway.runtime.kind_options import JobOptions, read_options
+from headway.runtime.lanes import LaneOptions
+from headway.runtime.signals import SignalOptions
+from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
+from tests.docs.docstrings import items, summary
+from tests.docs.pages import ROOT
+
+_MARK = re.compile(r"<!-- table: (\S+) -->\n.*?<!-- end -->", re.DOTALL)
+FOLDER = ROOT / "docs" / "reference"
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+    )
+
+
+def errors() -> str:
+    """The tree of errors, each with its code, exit code and meaning."""
+
+    def walk(kind: type[HeadwayError], depth: int) -> Iterable[tuple[str, ...]]:
+        code = exit_code(kind("")) if kind is not HeadwayError else ""
+        yield ("&emsp;" * depth + f"`{kind.__name__}`", f"`{kind.code}`", str(code), summary(kind))
+        for child in kind.__subclasses__():
+            if child.__module__ == HeadwayError.__module__:
+                yield from walk(child, depth + 1)
+
+    return table(("error", "code", "exit", "meaning"), walk(HeadwayError, 0))
+
+
+def moves() -> str:
+    """From each state, the states a job may go to."""
+
+    def sort(state: State) -> str:
+        return "final" if state in FINAL else "held" if state in HELD else "queued"
+
+    def rows() -> Iterable[tuple[str, ...]]:
+        for state in State:
+            ahead = [f"`{one}`" for one in State if one in MOVES[state]]
+            yield f"`{state}`", sort(state), ", ".join(ahead) or "none"
+
+    return table(("state", "sort", "may go to"), rows())
+
+
+def settings() -> str:
+    """The settings of the command."""
+
+    def rows() -> Iterable[tuple[str, ...]]:
+        for name, field in Settings.model_fields.items():
+            default = "" if field.default is None else f"`{field.default}`"
+            yield f"`{name}`", f"`{PREFIX}{name.upper()}`", default, field.description or ""
+
+    return table(("key in headway.toml", "variable", "default", "meaning"), rows())
+
+
+def options(of: object, *, section: str = "Attributes", skip: tuple[str, ...] = ()) -> str:
+    """The items of a docstring's section."""
+    found = {name: text for name, text in items(of, section).items() if name not in skip}
+    return table(("option", "meaning"), ((f"`{name}`", text) for name, text in found.items()))
+
+
+def options_of(of: object, record: object, *, skip: tuple[str, ...] = ()) -> str:
+    """The options of a TypedDict, with their defaults from the record that is read of none."""
+
+    def rows() -> Iterable[tuple[str, ...]]:
+        for name, text in items(of, "Attributes").items():
+            if name not in skip:
+                yield f"`{name}`", text, "" if name == "name" else default(record, name)
+
+    return table(("option", "meaning", "default"), rows())
+
+
+def default(record: object, name: str) -> str:
+    """How a default is written."""
+    if hasattr(record, f"{name}_ms"):
+        span = getattr(record, f"{name}_ms")
+        return "" if span is None else f'`"{format_duration(span)}"`'
+    value = getattr(record, name, None)
+    if isinstance(value, float):
+        return f'`"{format_duration(int(value * 1000))}"`'
+    if isinstance(value, RetryPolicy):
+        return "`Backoff()`"
+    if isinstance(value, str):
+        return f'`"{value}"`' if value else ""
+    return f"`{value}`" if isinstance(value, bool | int) else ""
+
+
+def words(of: type[StrEnum]) -> str:
+    """The members of an enumeration, with the text behind each in the code."""
+    said = re.findall(
+        r'^    \w+ = "(\w+)"\n(?:    """(.*?)""")?', inspect.getsource(of), re.MULTILINE | re.DOTALL
+    )
+    return table(
+        ("word", "meaning"), ((f"`{word}`", " ".join(text.split())) for word, text in said)
+    )
+
+
+def members(of: type, *, skip: tuple[str, ...] = ()) -> str:
+    """What a class has in public: attributes, then methods."""
+    attributes = dict(items(of, "Attributes"))
+    if is_dataclass(of):
+        attributes = {field.name: attributes.get(field.name, "") for field in fields(of)}
+    methods: dict[str, str] = {}
+    for name, one in vars(of).items():
+        if name.startswith("_") or name in skip:
+            continue
+        if isinstance(one, property):
+            attributes[name] = summary(one.fget)
+        elif isinstance(one, FunctionType):
+            methods[f"{'await ' * inspect.iscoroutinefunction(one)}{name}{signature(one)}"] = (
+                summary(one)
+            )
+    named = {name: text for name, text in attributes.items() if name not in skip}
+    rows = [(f"`{name}`", text) for name, text in (*named.items(), *methods.items())]
+    return table(("member", "meaning"), rows)
+
+
+def calls(*things: Callable[..., object]) -> str:
+    """Functions and classes that are called, with what each is for."""
+    rows = ((f"`hw.{one.__name__}{signature(one)}`", summary(one)) for one in things)
+    return table(("call", "meaning"), rows)
+
+
+def signature(one: Callable[..., object]) -> str:
+    """A signature without annotations."""
+    found = inspect.signature(one)
+    bare = [
+        each.replace(annotation=inspect.Parameter.empty)
+        for each in found.parameters.values()
+        if each.name not in {"self", "timing"}
+    ]
+    return str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "errors": errors,
+    "moves": moves,
+    "settings": settings,
+    "JobOptions": lambda: options_of(JobOptions, read_options("", {"name": "name"}), skip=()),
+    "LaneOptions": lambda: options(LaneOptions),
+    "EntryOptions": lambda: options(EntryOptions),
+    "SignalOptions": lambda: options(SignalOptions),
+    "WorkerOptions": lambda: options_of(
+        WorkerOptions,
+        read_worker_options({"name": "host:pid"}),
+        skip=("timing", "heartbeat", "before"),
+    ),
+    "make": lambda: options(hw.Kind.make, section="Args", skip=("arguments",)),
+    "App": lambda: members(hw.App.__mro__[1], skip=("importers", "kinds", "move_to")),
+    "Kind": lambda: members(
+        hw.Kind,
+        skip=(
+            "handlers",
+            "asks",
+            "options",
+            "check_stages",
+            "takes",
+            "uses",
+            "policy",
+            "reconciled_by",
+        ),
+    ),
+    "Worker": lambda: members(hw.Worker),
+    "Job": lambda: members(
+        hw.Job,
+        skip=(
+            "signal_base",
+            "stop",
+            "handed",
+            "touched",
+            "claimed",
+            "take_follow",
+            "handing_over",
+            "settled_by",
+            "follow",
+            "told_to_stop",
+        ),
+    ),
+    "SyncJob": lambda: members(SyncJob),
+    "Awaited": lambda: members(hw.Awaited),
+    "answers": lambda: calls(hw.Retry, hw.Dead, hw.Snooze, hw.Next, hw.Unfit),
+    "reconcile": lambda: calls(hw.Running, hw.Ended, hw.Unknown),
+    "gates": lambda: calls(hw.Slots, hw.Rate, hw.Hours, hw.Pool),
+    "take": lambda: options(GateSpec.take, section="Args"),
+    "Slots": lambda: options(hw.Slots, section="Args"),
+    "Rate": lambda: options(hw.Rate, section="Args"),
+    "Hours": lambda: options(hw.Hours, section="Args"),
+    "Pool": lambda: options(hw.Pool, section="Args"),
+    "Backoff": lambda: options(hw.Backoff, section="Args"),
+    "schedules": lambda: calls(hw.Cron, hw.Every, hw.At),
+    "heard": lambda: words(hw.Heard),
+    "verbs": lambda: words(Verb),
+    "acted": lambda: words(Acted),
+}
+"""Each table by its name."""
+
+
+def renewed(text: str) -> str:
+    """A page's text with its tables made anew."""
+    return _MARK.sub(
+        lambda one: f"<!-- table: {one[1]} -->\n{TABLES[one[1]]()}\n<!-- end -->", text
+    )
+
+
+def main() -> None:
+    """Writes the tables into the pages."""
+    for page in FOLDER.glob("*.md"):
+        old = page.read_text(encoding="utf-8")
+        new = renewed(old)
+        if new != old:
+            page.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
