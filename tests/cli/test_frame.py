@@ -160,3 +160,39 @@ def test_completion_knows_the_commands():
         check=False,
     )
     assert done.stdout.split() == ["timetable"]
+
+
+def test_a_reader_that_goes_away_early_is_no_error(headway: Headway):
+    headway("send", "noop", "--count", "1000")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway", "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout.readline().startswith(b'{"format"')
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_a_zone_that_does_not_exist_is_an_error(headway: Headway, monkeypatch: pytest.MonkeyPatch):
+    headway("send", "noop")
+    monkeypatch.setenv("HEADWAY_ZONE", "Europe/Berln")
+    ran = headway("jobs")
+    assert ran.code == 2
+    assert "Europe/Berlin" in ran.err
+
+
+def test_a_bug_is_told_in_one_line_with_exit_code_70(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    headway("migrate")
+
+    def broken(_: object) -> None:
+        message = "two\nlines"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr("headway.cli.commands.lanes.record", broken)
+    headway("send", "noop")
+    ran = headway("lanes", "--json")
+    assert (ran.code, ran.out) == (70, "")
+    assert ran.err.count("\n") == 1
+    assert json.loads(ran.err)["error"]["message"] == "unexpected RuntimeError: two\nlines"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -134,6 +135,17 @@ def test_a_store_that_is_named_wins_over_the_apps_own(headway: Headway, folder: 
     assert folder.joinpath("own.db").exists()
     ran = headway("worker", "worker_own.py", "--drain", "--json", "--store", "sqlite:///headway.db")
     assert ran.document == {"settled": 1}
+
+
+def test_an_app_that_names_no_store_works_on_the_one_of_the_settings_file(
+    headway: Headway, folder: Path
+):
+    folder.joinpath("worker_none.py").write_text("import headway as hw\napp = hw.App()\n")
+    folder.joinpath("headway.toml").write_text('store = "sqlite:///told.db"\n')
+    headway("send", "noop")
+    assert headway("worker", "worker_none.py", "--drain", "--json").document == {"settled": 1}
+    assert [file.name for file in folder.glob("*.db")] == ["told.db"]
+    assert "HEADWAY_STORE" not in os.environ
 
 
 @pytest.mark.parametrize(

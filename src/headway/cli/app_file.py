@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +16,7 @@ from headway.core.errors import HeadwayError, InvalidValue
 from headway.runtime.app import App
 from headway.stores import open_store
 
+_STORE = "HEADWAY_STORE"
 _HINT = "name a file as calls.py, or a module as shop.jobs, with :name if the App is not `app`"
 
 
@@ -54,7 +58,8 @@ def open_app(session: Session, target: str | None) -> App:
     """The App that a command works with.
 
     Args:
-        session: whose `--store`, if it was given, wins over the App's own store.
+        session: whose `--store`, if it was given, wins over the App's own store; its settings'
+            store is that of an App that names none.
         target: as given; None for the setting's, and without one for an App of no kinds but
             `noop` on the session's store.
 
@@ -64,10 +69,24 @@ def open_app(session: Session, target: str | None) -> App:
     named = target or session.settings.app
     if named is None:
         return App(session.store_url, opener=open_store)
-    found = load_app(named)
+    with _default_store(session.store_url):
+        found = load_app(named)
     if session.named_store is not None:
         found.move_to(session.named_store)
     return found
+
+
+@contextmanager
+def _default_store(url: str) -> Generator[None]:
+    """Lets an App that names no store find this one, where it looks for it: in HEADWAY_STORE."""
+    before = os.environ.get(_STORE)
+    os.environ[_STORE] = url
+    try:
+        yield
+    finally:
+        del os.environ[_STORE]
+        if before is not None:
+            os.environ[_STORE] = before
 
 
 def _load(place: str) -> ModuleType:
