@@ -174,7 +174,8 @@ class Claimer:
         floor = self._floor
         floor.low_mark = -1
         floor.hungry = limited
-        if floor.asked.is_set() or (limited and floor.free > 0):
+        # While others are ready, handlers are not idle for long: the first that is brings it back.
+        if floor.asked.is_set() or (limited and floor.free > 0 and not floor.plain):
             return
         waiting = asyncio.ensure_future(self._store.wait(self._names, reply.next_at, reply.seen))
         asked = asyncio.ensure_future(floor.asked.wait())

@@ -40,7 +40,8 @@ class Held:
     def listed(self) -> tuple[int, tuple[Run, ...]]:
         """The last claim and the runs; these are at least all that it and earlier ones gave."""
         request = self.request
-        return request, tuple(self.runs)
+        # A copy is made in one go, though another thread may be writing.
+        return request, tuple(self.runs.copy())
 
     def note_progress(self, run: Run, data: bytes) -> None:
         """Keeps the newest progress of a run for the next beat."""

@@ -27,6 +27,8 @@ from headway.runtime.worker.persist import persist
 STAYING = frozenset({HandedOver, KnownAs, GaveBack})
 """Outcomes after which the worker still holds the run, because its handler still runs."""
 
+_STOPPED = "the worker has stopped"
+
 _log = logging.getLogger("headway.worker")
 
 
@@ -51,6 +53,7 @@ class Settler:
         self._answers: dict[int, asyncio.Future[Verdict]] = {}
         self._wake = asyncio.Event()
         self._closed = False
+        self._over = False
         self._hurry = False
         self._on_batch: Callable[[bool], None] = lambda _: None
 
@@ -80,8 +83,11 @@ class Settler:
             The store's verdict.
 
         Raises:
-            HeadwayError: the store refuses it; nothing was written.
+            CallerError: the store refuses it; nothing was written.
+            StoreUnavailable: the worker has stopped meanwhile.
         """
+        if self._over:
+            raise StoreUnavailable(_STOPPED)
         future = asyncio.get_running_loop().create_future()
         self._answers[id(outcome)] = future
         self.put(outcome)
@@ -89,18 +95,27 @@ class Settler:
 
     async def run(self) -> None:
         """Writes until it is closed and nothing is left."""
-        queue, wake = self._queue, self._wake
-        while queue or not self._closed:
-            if not queue:
-                wake.clear()
-                await wake.wait()
-                continue
-            batch = tuple(queue[:MAX_BATCH])
-            del queue[:MAX_BATCH]
-            self._writing = len(batch)
-            verdicts = await self._deliver(batch)
-            self._writing = 0
-            self._on_batch(self._finish(batch, verdicts))
+        try:
+            while self._queue or not self._closed:
+                if self._queue:
+                    await self._write_some()
+                else:
+                    self._wake.clear()
+                    await self._wake.wait()
+        finally:
+            self._over = True
+            answers, self._answers = self._answers, {}
+            for answer in answers.values():
+                if not answer.done():
+                    answer.set_exception(StoreUnavailable(_STOPPED))
+
+    async def _write_some(self) -> None:
+        batch = tuple(self._queue[:MAX_BATCH])
+        del self._queue[:MAX_BATCH]
+        self._writing = len(batch)
+        verdicts = await self._deliver(batch)
+        self._writing = 0
+        self._on_batch(self._finish(batch, verdicts))
 
     def close(self, *, hurry: bool = False) -> None:
         """Lets `run` end when all is written.
@@ -161,13 +176,6 @@ class Settler:
                 if answer is not None and not answer.done():
                     answer.set_result(verdict)
         return gave_back
-
-    def fail_the_rest(self) -> None:
-        """Tells those who wait that the store could not be reached."""
-        answers, self._answers = self._answers, {}
-        for answer in answers.values():
-            if not answer.done():
-                answer.set_exception(StoreUnavailable("the worker has stopped"))
 
     def _hurried(self) -> bool:
         return self._hurry

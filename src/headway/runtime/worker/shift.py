@@ -221,7 +221,6 @@ class Shift:
         await self._end(asyncio.gather(*(slot.task for slot in slots), return_exceptions=True))
         self.settler.close(hurry=self._hurried)
         await self._end(settling)
-        self.settler.fail_the_rest()
         self._plans.close()
 
     async def _while_any(self, holds: Callable[[Slot], bool], seconds: float) -> None:
