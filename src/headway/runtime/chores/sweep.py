@@ -6,8 +6,8 @@ import logging
 
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
+from headway.runtime.persist import PASSING
 from headway.runtime.timing import Timing
-from headway.runtime.worker.persist import PASSING
 
 SWEEP_SIZE = 500
 LONGEST = 2.0

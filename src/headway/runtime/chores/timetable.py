@@ -10,8 +10,8 @@ from headway.contract.views import EntryView, StatsQuery, TimetableQuery
 from headway.core.job import MAX_BATCH
 from headway.core.timetable.fires import fires_between, latest_fires, next_fires
 from headway.core.timetable.misfire import MisfirePolicy, missed
+from headway.runtime.persist import PASSING
 from headway.runtime.timing import Timing
-from headway.runtime.worker.persist import PASSING
 
 AHEAD_MS = 20 * 60_000
 """How far ahead fires are laid: more than the 15 minutes that are promised, by several rounds."""

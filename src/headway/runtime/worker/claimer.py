@@ -9,11 +9,11 @@ from headway.contract.claims import ClaimReply, ClaimRequest, LaneOrder
 from headway.contract.store import Store
 from headway.core.errors import StoreError
 from headway.core.job import MAX_BATCH
+from headway.runtime.persist import PASSING, persist
 from headway.runtime.timing import Timing
 from headway.runtime.worker.floor import Floor
 from headway.runtime.worker.held import Held
 from headway.runtime.worker.lease import Lease
-from headway.runtime.worker.persist import PASSING, persist
 from headway.runtime.worker.prefetch import Prefetch
 from headway.runtime.worker.store_time import StoreTime
 

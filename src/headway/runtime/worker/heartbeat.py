@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from headway.contract.claims import BeatReply, BeatRequest
 from headway.contract.store import Store
+from headway.runtime.persist import PASSING
 from headway.runtime.timing import Timing
 from headway.runtime.worker.held import Held
 from headway.runtime.worker.lease import Lease
-from headway.runtime.worker.persist import PASSING
 
 SOONEST = 0.25
 """Seconds between two beats that carry progress."""

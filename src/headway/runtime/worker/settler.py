@@ -19,10 +19,10 @@ from headway.contract.outcomes import (
 from headway.contract.store import Store
 from headway.core.errors import CallerError, StoreUnavailable
 from headway.core.job import MAX_BATCH
+from headway.runtime.persist import persist
 from headway.runtime.timing import Timing
 from headway.runtime.worker.endings import describe
 from headway.runtime.worker.held import Held
-from headway.runtime.worker.persist import persist
 
 STAYING = frozenset({HandedOver, KnownAs, GaveBack})
 """Outcomes after which the worker still holds the run, because its handler still runs."""
