@@ -74,11 +74,14 @@ def test_jobs_are_found_by_their_states(headway: Headway):
     assert [job["state"] for job in found] == ["dead", "scheduled"]
 
 
-def test_without_a_tenant_keys_are_those_of_nobody_in_particular(headway: Headway):
-    (mine, theirs) = enqueue(new_job(key="k"), new_job(key="k", tenant="acme"))
-    found = headway("jobs", "--json", "--key", "k").document["jobs"]
+@pytest.mark.parametrize("name", ["key", "subject"])
+def test_without_a_tenant_keys_and_subjects_are_those_of_nobody_in_particular(
+    headway: Headway, name: str
+):
+    (mine, theirs) = enqueue(new_job(**{name: "k"}), new_job(**{name: "k"}, tenant="acme"))
+    found = headway("jobs", "--json", f"--{name}", "k").document["jobs"]
     assert [job["id"] for job in found] == [mine]
-    found = headway("jobs", "--json", "--key", "k", "--tenant", "acme").document["jobs"]
+    found = headway("jobs", "--json", f"--{name}", "k", "--tenant", "acme").document["jobs"]
     assert [job["id"] for job in found] == [theirs]
 
 

@@ -66,13 +66,9 @@ class JobFilter:
         newest: bool = False,
     ) -> JobsQuery:
         """The question for one page of these jobs."""
-        tenant = self.tenant
-        if tenant is None and (self.key is not None or self.subject is not None):
-            # Keys and subjects are those of a tenant; nobody in particular is one as well.
-            tenant = ""
         return JobsQuery(
             lane=self.lane,
-            tenant=tenant,
+            tenant=self.tenant,
             kind=self.kind,
             states=tuple(self.state or ()),
             subject=self.subject,
