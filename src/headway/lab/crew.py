@@ -104,6 +104,7 @@ class Crew:
             name=f"{table.name}-{self._born}",
             timing=self._timing,
             heartbeat="task",
+            chores=False,
         )
         task = asyncio.get_running_loop().create_task(worker.run())
         process = _Process(table.name, worker, store, task)

@@ -30,6 +30,7 @@ class GateUse:
         starts: how many passed it.
         mean: permits out, or starts in the window, on average over the time and the instances.
         peak: the most at once, of any instance.
+        member: it is a member of the pool in the row above.
         full: the share of the time in which nothing more would have fitted.
         shut: the share of the time in which it was closed, by its hours or by an operator.
     """
@@ -41,6 +42,7 @@ class GateUse:
     starts: int
     mean: float | None
     peak: int
+    member: bool
     full: float | None
     shut: float
 
@@ -87,9 +89,7 @@ class Meter:
         return [
             self._curve(use.gate, template, steps)
             for template, use, steps in self._rows()
-            if use.instances == 1
-            and use.kind != "hours"
-            and "/" not in use.gate.removeprefix(template)
+            if use.instances == 1 and use.kind != "hours" and not use.member
         ]
 
     def _gathered(self) -> dict[str, dict[str, list[Taking]]]:
@@ -164,6 +164,7 @@ class Meter:
             starts=len(takings),
             mean=None if kind == "hours" else area / span_ms,
             peak=max((used for _, used in steps), default=0),
+            member=bool(member),
             full=None if kind == "hours" else full_ms / span_ms,
             shut=self._shut(name, gate, template),
         )
@@ -181,6 +182,7 @@ class Meter:
             starts=sum(row.starts for row in rows),
             mean=sum(row.mean or 0 for row in rows) / len(rows),
             peak=max(row.peak for row in rows),
+            member=False,
             full=sum(row.full or 0 for row in rows) / len(rows),
             shut=sum(row.shut for row in rows) / len(rows),
         )

@@ -30,6 +30,7 @@ from headway.lab.scenario import (
 )
 from headway.lab.virtual_loop import VirtualLoop, run_virtually
 from headway.lab.virtual_timing import VirtualTiming
+from headway.runtime.chores.sweep import Sweep
 from headway.stores.memory import MemoryStore
 
 LONGEST_MS = 7 * 86_400_000
@@ -95,6 +96,8 @@ class _Play:
             await self.app.declare()
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self.crew.work())]
+                # What each worker does beside its work is done once for all of them.
+                tasks.append(group.create_task(Sweep(self.store, self.timing).run()))
                 tasks += [
                     group.create_task(self._move(n, one))
                     for n, one in enumerate(self.scenario.moves)

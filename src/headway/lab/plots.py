@@ -14,6 +14,17 @@ from headway.lab.gate_use import Curve
 from headway.lab.report import Report
 
 FORMATS = ("png", "svg")
+_TICKS = (
+    ("0", 0),
+    ("1 s", 1),
+    ("10 s", 10),
+    ("1 min", 60),
+    ("10 min", 600),
+    ("1 h", 3_600),
+    ("6 h", 21_600),
+    ("1 d", 86_400),
+    ("1 week", 604_800),
+)
 _MOST_GATES = 8
 _FULL = "#c0392b"
 _USE = "#2c6fbb"
@@ -63,11 +74,11 @@ def draw(reports: Sequence[Report], folder: Path, *, kind: str = "png") -> list[
     return files
 
 
-def _figure(rows: int, title: str) -> tuple[Any, list[Any]]:
+def _figure(height: int, rows: int, title: str) -> tuple[Any, list[Any]]:
     # A figure of its own, without pyplot: no global state and no window.
     made: Any = importlib.import_module("matplotlib.figure")
     importlib.import_module("matplotlib").rcParams["svg.hashsalt"] = "headway"
-    figure = made.Figure(figsize=(11, 1.0 + 2.1 * rows), dpi=110, layout="constrained")
+    figure = made.Figure(figsize=(11, 1.0 + 2.1 * height), dpi=110, layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     axes = figure.subplots(rows, 1, squeeze=False)
     return figure, [axes[row][0] for row in range(rows)]
@@ -80,7 +91,7 @@ def _gates(report: Report) -> Any:  # noqa: ANN401  (matplotlib has no types)
     title = f"{report.name}: gate use" + (
         f" (the {len(kept)} busiest of {left + len(kept)})" * bool(left)
     )
-    figure, axes = _figure(max(1, len(kept)), title)
+    figure, axes = _figure(max(1, len(kept)), max(1, len(kept)), title)
     if not kept:
         axes[0].text(0.5, 0.5, "no gate was used", ha="center", va="center")
     for axis, curve in zip(axes, kept, strict=False):
@@ -101,7 +112,9 @@ def _curve(axis: Any, curve: Curve, report: Report, *, last: bool) -> None:  # n
         limits = [one or 0 for one in curve.capacity]
         axis.stairs(limits, edges, color=_FULL, linestyle="--", label="limit", baseline=None)
     axis.set_title(curve.gate, loc="left", fontsize=10)
-    axis.set_ylim(bottom=0)
+    # Room for the legend above the limit.
+    most = max([*curve.peak, *(one or 0 for one in curve.capacity), 1])
+    axis.set_ylim(0, most * 1.3)
     axis.set_xlim(edges[0], edges[-1])
     axis.yaxis.set_major_locator(_ticker().MaxNLocator(integer=True, nbins=5))
     axis.grid(visible=True, alpha=0.3)
@@ -120,39 +133,36 @@ def _ticker() -> Any:  # noqa: ANN401  (matplotlib has no types)
 
 
 def _waits(report: Report) -> Any:  # noqa: ANN401
-    shapes = [shape for shape in report.shapes if sum(shape.counts)]
-    figure, axes = _figure(max(1, len(shapes)), f"{report.name}: waits, from due to start")
+    figure, (axis,) = _figure(2, 1, f"{report.name}: waits, from due to start")
+    shapes = [shape for shape in report.shapes if shape.total]
     if not shapes:
-        axes[0].text(0.5, 0.5, "nothing started", ha="center", va="center")
-    spreads = {row.kind: row.total for row in report.waits}
-    for place, (axis, shape) in enumerate(zip(axes, shapes, strict=False)):
-        unit, size = _unit(shape.edges[-1])
-        spread = spreads[shape.kind]
-        edges = [edge / size for edge in shape.edges]
-        axis.stairs(shape.counts, edges, fill=True, color=_KINDS[place % len(_KINDS)], alpha=0.8)
-        for name, value in (("p50", spread.p50), ("p90", spread.p90), ("p99", spread.p99)):
-            axis.axvline(value / size, color="black", linestyle=":", linewidth=1)
-            axis.annotate(
-                name,
-                (value / size, 0.97),
-                xycoords=("data", "axes fraction"),
-                fontsize=8,
-                rotation=90,
-                va="top",
-                ha="right",
-            )
-        # The many that do not wait would hide the few that do.
-        axis.set_yscale("symlog", linthresh=10)
-        axis.set_ylim(bottom=0)
-        axis.set_title(f"{shape.kind} ({spread.count:,} starts)", loc="left", fontsize=10)
-        axis.set_xlabel(unit)
-        axis.set_ylabel("starts")
-        axis.grid(visible=True, alpha=0.3)
+        axis.text(0.5, 0.5, "nothing started", ha="center", va="center")
+    counts = {row.kind: row.total.count for row in report.waits}
+    shares = [half / 2 for half in range(201)]
+    for place, shape in enumerate(shapes):
+        color = _KINDS[place % len(_KINDS)]
+        name = f"{shape.kind}: {counts[shape.kind]:,} starts"
+        total, behind = ([ms / 1000 for ms in part] for part in (shape.total, shape.behind))
+        axis.step(total, shares, where="post", color=color, label=name)
+        if any(behind):
+            label = f"{shape.kind}: of it behind gates"
+            axis.step(behind, shares, where="post", color=color, linestyle=":", label=label)
+    most = max((shape.total[-1] / 1000 for shape in shapes), default=0.0)
+    _time_axis(axis, most)
+    axis.set_ylim(0, 102)
+    axis.set_yticks([0, 25, 50, 75, 90, 99])
+    axis.set_ylabel("% of starts waited no longer")
+    axis.grid(visible=True, alpha=0.3)
+    if shapes:
+        axis.legend(loc="lower right", fontsize=8, framealpha=0.9)
     return figure
 
 
-def _unit(most_ms: int) -> tuple[str, int]:
-    for unit, size in (("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1_000)):
-        if most_ms >= 3 * size:
-            return unit, size
-    return "milliseconds", 1
+def _time_axis(axis: Any, most: float) -> None:  # noqa: ANN401
+    """From nothing to days on one axis: even up to a second, by powers after it."""
+    axis.set_xscale("symlog", linthresh=1.0)
+    ticks = [tick for tick in _TICKS if tick[1] <= max(most, 1.0)]
+    axis.set_xticks([seconds for _, seconds in ticks], [name for name, _ in ticks])
+    axis.xaxis.set_minor_locator(_ticker().NullLocator())
+    axis.set_xlim(0, max(most, 1.0) * 1.05)
+    axis.set_xlabel("wait")

@@ -14,7 +14,6 @@ from headway.lab.invariants import FINAL, Violation
 from headway.lab.scenario import Scenario
 
 _HOUR_MS = 3_600_000
-_BINS = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,13 +67,13 @@ class WaitShape:
     """How the waits of one kind are spread, for a plot.
 
     Attributes:
-        edges: of the bins, in ms, one more than bins.
-        counts: in each bin.
+        total: in ms; the n-th is what n half percents of the starts did not exceed, from 0 to 200.
+        behind: the part behind gates, likewise.
     """
 
     kind: str
-    edges: tuple[int, ...]
-    counts: tuple[int, ...]
+    total: tuple[int, ...]
+    behind: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,14 +211,19 @@ def _waits(kind: str, jobs: list[JobView]) -> Waits:
 
 
 def _shape(kind: str, jobs: list[JobView]) -> WaitShape:
-    waits = [run.claimed_at - run.due_at for job in jobs for run in job.runs]
-    width = max(1, -(-(max(waits, default=0) + 1) // _BINS))
-    counts = Counter(wait // width for wait in waits)
+    runs = [run for job in jobs for run in job.runs]
     return WaitShape(
         kind=kind,
-        edges=tuple(width * edge for edge in range(_BINS + 1)),
-        counts=tuple(counts[place] for place in range(_BINS)),
+        total=_ranks([run.claimed_at - run.due_at for run in runs]),
+        behind=_ranks([run.blocked_ms for run in runs]),
     )
+
+
+def _ranks(values: list[int]) -> tuple[int, ...]:
+    ranked = sorted(values)
+    if not ranked:
+        return ()
+    return tuple(ranked[max(0, -(-len(ranked) * half // 200) - 1)] for half in range(201))
 
 
 def _lanes(history: History) -> tuple[LaneStarts, ...]:

@@ -16,6 +16,12 @@ _SHOWN = 20
 """More violations than these are only counted."""
 
 
+def plain(text: str, style: str = "") -> Text:
+    """Text that cannot reach the terminal as anything but text."""
+    told = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return Text(told, style=style)
+
+
 def show(console: Console, reports: Sequence[Report]) -> None:
     """Prints every report, and a comparison if there are several.
 
@@ -36,19 +42,20 @@ def as_tables(report: Report) -> RenderableType:
 
 def _parts(report: Report) -> Iterator[RenderableType]:
     title = f"{report.name}: {report.start} to {report.end}, seed {report.seed}"
-    yield Text(f"\n{title}", style="bold")
-    yield Text(_summary(report))
+    yield Text("")
+    yield plain(title, style="bold")
+    yield plain(_summary(report))
     yield _kinds(report)
     yield _waits(report)
     yield _lanes(report)
     if report.gates:
         yield _gates(report)
     for line in _first(report.refused, "rows"):
-        yield Text(f"refused: {line}", style="yellow")
+        yield plain(f"refused: {line}", style="yellow")
     if not report.violations:
-        yield Text("no violation found", style="green")
+        yield plain("no violation found", style="green")
     for line in _first([f"{rule}: {where}" for rule, where in report.violations], "violations"):
-        yield Text(f"violation: {line}", style="bold red")
+        yield plain(f"violation: {line}", style="bold red")
 
 
 def _summary(report: Report) -> str:
@@ -63,7 +70,7 @@ def _first(lines: Sequence[str], what: str) -> list[str]:
     return [*lines[:_SHOWN], *more]
 
 
-def _table(title: str, first: str, *others: str) -> Table:
+def _table(title: str, first: str, *others: str | Text) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column(first, overflow="fold")
     for name in others:
@@ -78,20 +85,22 @@ def _kinds(report: Report) -> Table:
     for row in report.kinds:
         counts = (row.jobs, row.succeeded, row.dead, row.cancelled, row.unfinished, row.runs)
         told = ", ".join(f"{name} {count:,}" for name, count in row.outcomes.items())
-        table.add_row(Text(row.kind), *(f"{count:,}" for count in counts), Text(told))
+        table.add_row(plain(row.kind), *(f"{count:,}" for count in counts), plain(told))
     return table
 
 
 def _waits(report: Report) -> Table:
     table = _table("Waits, from due to start", "kind", "", "starts", "p50", "p90", "p99", "most")
     for row in report.waits:
+        if not row.total.count:
+            continue
         for name, spread in (
             ("all", row.total),
             ("eligible", row.eligible),
             ("behind gates", row.behind),
         ):
             kind, count = (row.kind, f"{spread.count:,}") if name == "all" else ("", "")
-            table.add_row(Text(kind), name, count, *_spans(spread))
+            table.add_row(plain(kind), name, count, *_spans(spread))
     return table
 
 
@@ -103,7 +112,10 @@ def _lanes(report: Report) -> Table:
     table = _table("Starts", "lane", "starts", "an hour", "most in an hour")
     for row in report.lanes:
         table.add_row(
-            Text(row.lane), f"{row.starts:,}", f"{row.mean_per_hour:,.1f}", f"{row.most_per_hour:,}"
+            plain(row.lane),
+            f"{row.starts:,}",
+            f"{row.mean_per_hour:,.1f}",
+            f"{row.most_per_hour:,}",
         )
     return table
 
@@ -114,7 +126,7 @@ def _gates(report: Report) -> Table:
     for row in report.gates:
         name = row.gate if row.instances == 1 else f"{row.gate} (each of {row.instances:,})"
         table.add_row(
-            Text(name),
+            plain(name),
             row.kind,
             "" if row.capacity is None else f"{row.capacity:,}",
             f"{row.starts:,}",
@@ -135,9 +147,9 @@ def comparison(reports: Sequence[Report]) -> Table:
     Returns:
         A column for each report.
     """
-    table = _table("What if", "", *(report.name for report in reports))
+    table = _table("What if", "", *(plain(report.name) for report in reports))
     for name, cells in _compared(reports):
-        table.add_row(Text(name), *cells)
+        table.add_row(plain(name), *cells)
     return table
 
 
@@ -149,13 +161,16 @@ def _compared(reports: Sequence[Report]) -> Iterator[tuple[str, list[str]]]:
     yield "last end after the start", [_last(one) for one in reports]
     for kind in dict.fromkeys(row.kind for one in reports for row in one.waits):
         found = [{row.kind: row.total for row in one.waits}.get(kind) for one in reports]
+        if kind.endswith(".reconcile") or not any(spread and spread.count for spread in found):
+            continue
         for label, read in (("p50", 0), ("p90", 1), ("p99", 2), ("most", 3)):
             yield f"{kind}: wait {label}", ["" if s is None else _spans(s)[read] for s in found]
     for gate in dict.fromkeys(row.gate for one in reports for row in one.gates):
         uses = [{row.gate: row for row in one.gates}.get(gate) for one in reports]
-        if any(use is not None and use.capacity is not None for use in uses):
-            yield f"{gate}: mean use", ["" if u is None else f"{u.mean or 0:,.2f}" for u in uses]
-            yield f"{gate}: full", ["" if u is None else f"{u.full or 0:.1%}" for u in uses]
+        if all(use is None or use.member or use.capacity is None for use in uses):
+            continue
+        yield f"{gate}: mean use", ["" if u is None else f"{u.mean or 0:,.2f}" for u in uses]
+        yield f"{gate}: full", ["" if u is None else f"{u.full or 0:.1%}" for u in uses]
     yield "violations", [f"{len(one.violations):,}" for one in reports]
 
 

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.core.errors import InvalidValue
+from headway.core.gates.view import GateView
+from headway.lab.invariants import check
+from headway.lab.play import Played, play
+from headway.lab.report import KindCounts, Report
+from headway.lab.scenario import Scenario
+from headway.lab.simulate import as_json, simulate
+
+REPOSITORY = Path(__file__).parents[2]
+
+CALLS = """
+seed = 5
+start = "2026-03-02T09:00:00Z"
+duration = "40m"
+drain = "2h"
+
+[gates.numbers]
+kind = "pool"
+members = { a = 3, b = 2 }
+
+[gates."customer:{phone}"]
+kind = "rate"
+limit = 2
+per = "20m"
+
+[kinds.call]
+lane = "calls"
+gates = ["numbers", "customer:{phone}"]
+service = { uniform = ["80ms", "3s"] }
+outcomes = { ok = { share = 3 }, busy = { share = 1, then = "retry", after = "3m" } }
+
+[kinds.call.hand_over]
+length = { exponential = "40s" }
+timeout = "10m"
+lost = 0.05
+late = 0.1
+duplicate = 0.1
+ask = true
+
+[[arrivals]]
+name = "leads"
+kind = "call"
+rate = "200/h"
+args = { phone = { numbered = 60 } }
+
+[[workers]]
+name = "w"
+lanes = ["calls"]
+count = 3
+concurrency = 3
+"""
+KILL = """
+[[moves]]
+do = "kill"
+at = "{}"
+worker = "w"
+count = 2
+restart_after = "20s"
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "scenario.toml"
+    path.write_text(text)
+    return path
+
+
+def only(folder: Path, text: str) -> Report:
+    (report,) = simulate(written(folder, text)).reports
+    return report
+
+
+def kind(report: Report, name: str = "call") -> KindCounts:
+    return {row.kind: row for row in report.kinds}[name]
+
+
+def played(**fields: object) -> tuple[Scenario, Played]:
+    told: dict[str, object] = {
+        "start": "2026-03-02T09:00:00Z",
+        "kinds": {"work": {"gates": ["desk"], "service": "10s"}},
+        "gates": {"desk": {"kind": "slots", "capacity": 2}},
+        "arrivals": [{"kind": "work", "backlog": 20}],
+        "workers": [{"name": "w", "lanes": ["main"], "concurrency": 5}],
+        **fields,
+    }
+    scenario = Scenario.model_validate(told)
+    return scenario, play(scenario, Path())
+
+
+def test_the_same_seed_gives_the_same_numbers_in_another_process_too(tmp_path: Path) -> None:
+    path = written(tmp_path, CALLS + KILL.format("11m"))
+    here = as_json(simulate(path))
+    program = (
+        "import sys; from pathlib import Path; from headway.lab.simulate import as_json, simulate;"
+        "sys.stdout.buffer.write(as_json(simulate(Path(sys.argv[1]))))"
+    )
+    for hash_seed in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", program, str(path)],
+            check=True,
+            capture_output=True,
+            cwd=REPOSITORY,
+            env={"PYTHONHASHSEED": hash_seed},
+        )
+        assert there.stdout == here
+    assert as_json(simulate(path, seed=6)) != here
+
+
+def test_a_call_centre_with_losses_ends_every_job_and_breaks_no_promise(tmp_path: Path) -> None:
+    report = only(tmp_path, CALLS)
+    assert report.violations == ()
+    assert report.unfinished == 0
+    calls = kind(report)
+    assert calls.jobs == calls.succeeded > 100
+    assert calls.runs == calls.outcomes["ok"] + calls.outcomes["busy"]
+    assert calls.outcomes["busy"] > 10
+    assert calls.outcomes["signal lost"] == calls.outcomes["told when asked"] > 0
+    assert calls.outcomes["signal twice"] > 0
+    numbers = next(gate for gate in report.gates if gate.gate == "numbers")
+    assert numbers.capacity == numbers.peak == 5
+    assert numbers.starts == calls.runs
+
+
+def test_workers_that_are_killed_lose_nothing_and_dial_nobody_twice(tmp_path: Path) -> None:
+    kills = "".join(KILL.format(f"{minute}m") for minute in range(5, 40, 3))
+    slow = CALLS.replace('["80ms", "3s"]', '["10s", "40s"]')
+    report = only(tmp_path, slow + kills)
+    assert report.violations == ()
+    assert report.unfinished == 0
+    calls = kind(report)
+    assert calls.jobs == calls.succeeded
+    lost = calls.runs - calls.outcomes["ok"] - calls.outcomes["busy"]
+    assert lost > 0
+
+
+def test_a_full_gate_is_full_until_its_backlog_ends() -> None:
+    scenario, found = played()
+    assert check(found.history, scenario) == []
+    assert found.history.end_at - scenario.start == 20 // 2 * 10_000
+    starts = sorted(run.claimed_at - scenario.start for _, run in found.history.runs())
+    assert starts == [n // 2 * 10_000 for n in range(20)]
+
+
+def test_pauses_capacities_and_limits_hold_from_their_moment() -> None:
+    scenario, found = played(
+        moves=[
+            {"do": "pause", "at": "15s", "gate": "lane:main", "until": "1m"},
+            {"do": "capacity", "at": "90s", "gate": "desk", "to": 4},
+            {"do": "pause", "at": "95s", "gate": "desk"},
+            {"do": "resume", "at": "2m", "gate": "desk"},
+        ]
+    )
+    assert check(found.history, scenario) == []
+    starts = sorted(run.claimed_at - scenario.start for _, run in found.history.runs())
+    assert starts[:6] == [0, 0, 10_000, 10_000, 60_000, 60_000]
+    assert starts[6:14] == [70_000] * 2 + [80_000] * 2 + [90_000] * 4
+    assert starts[14:] == [120_000] * 4 + [130_000] * 2
+
+
+def test_hours_are_waited_for() -> None:
+    hours = {"kind": "hours", "open": "09:30-10:00,11:00-12:00", "days": "mon,wed", "tz": "UTC"}
+    scenario, found = played(
+        gates={"hours": hours},
+        kinds={"work": {"gates": ["hours"], "service": "20m"}},
+        arrivals=[{"kind": "work", "backlog": 12}],
+        workers=[{"name": "w", "lanes": ["main"], "concurrency": 5}],
+    )
+    assert check(found.history, scenario) == []
+    starts = sorted(run.claimed_at - scenario.start for _, run in found.history.runs())
+    assert [start / 60_000 for start in starts] == [30] * 5 + [50] * 5 + [120] * 2
+
+
+def test_workers_come_and_go_in_good_order() -> None:
+    workers = [
+        {"name": "early", "lanes": ["main"], "concurrency": 1, "stops": "25s"},
+        {"name": "late", "lanes": ["main"], "concurrency": 1, "starts": "1m"},
+    ]
+    scenario, found = played(workers=workers, arrivals=[{"kind": "work", "backlog": 5}])
+    assert check(found.history, scenario) == []
+    starts = sorted(run.claimed_at - scenario.start for _, run in found.history.runs())
+    assert starts == [0, 10_000, 20_000, 60_000, 70_000]
+    assert {run.outcome for _, run in found.history.runs()} == {"succeeded"}
+
+
+def test_outcomes_are_what_they_say() -> None:
+    def state_of(outcome: dict[str, object]) -> list[tuple[str, int]]:
+        kinds = {
+            "work": {
+                "service": "1s",
+                "outcomes": {"it": {"share": 1, **outcome}},
+                "retry": {"attempts": 3},
+            }
+        }
+        arrivals = [{"kind": "work", "backlog": 1}]
+        _, found = played(kinds=kinds, arrivals=arrivals, duration="1h")
+        assert found.fates["work", "it"] == len(found.history.jobs[0].runs)
+        return [(str(job.state), len(job.runs)) for job in found.history.jobs]
+
+    assert state_of({"then": "succeed"}) == [("succeeded", 1)]
+    assert state_of({"then": "die"}) == [("dead", 1)]
+    assert state_of({"then": "retry", "after": "5m"}) == [("dead", 3)]
+    assert state_of({"then": "snooze", "after": "20m"}) == [("scheduled", 3)]
+
+
+def test_a_signal_that_never_comes_is_decided_by_the_deadline() -> None:
+    def end_of(on_deadline: str) -> tuple[str, int]:
+        hand_over = {"length": "1m", "lost": 1.0, "timeout": "5m", "on_deadline": on_deadline}
+        kinds = {"work": {"hand_over": hand_over, "retry": {"attempts": 2, "jitter": "none"}}}
+        scenario, found = played(kinds=kinds, arrivals=[{"kind": "work", "backlog": 1}])
+        assert check(found.history, scenario) == []
+        (job,) = found.history.jobs
+        return str(job.state), len(job.runs)
+
+    assert end_of("dead") == ("dead", 1)
+    assert end_of("retry") == ("dead", 2)
+
+
+def test_fewer_lines_make_longer_waits_for_the_very_same_calls(tmp_path: Path) -> None:
+    what_if = "[[what_if]]\nname = 'fewer'\nset.gates.numbers.members.b = 0\n"
+    base, fewer = simulate(written(tmp_path, CALLS + what_if)).reports
+    assert base.violations == fewer.violations == ()
+    assert kind(base).jobs == kind(fewer).jobs
+    assert fewer.waits[0].total.p50 > 2 * base.waits[0].total.p50
+
+
+def test_an_engine_that_lets_everything_pass_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GateView, "fits", lambda self, amount: True)
+    scenario, found = played()
+    assert {violation.rule for violation in check(found.history, scenario)} >= {"permits"}
+    gates = {"desk": {"kind": "rate", "limit": 3, "per": "1m"}}
+    scenario, found = played(gates=gates)
+    assert {violation.rule for violation in check(found.history, scenario)} == {"rate"}
+
+
+def test_an_argument_that_the_engine_refuses_is_told_with_the_file(tmp_path: Path) -> None:
+    text = CALLS.replace("args = { phone =", "args = { lane =")
+    with pytest.raises(InvalidValue, match=r"scenario.toml: base: .*'lane'"):
+        simulate(written(tmp_path, text))
+
+
+def test_a_move_on_an_unknown_gate_is_told_with_its_place(tmp_path: Path) -> None:
+    move = "[[moves]]\ndo = 'pause'\nat = '1m'\ngate = 'nowhere'\n"
+    with pytest.raises(InvalidValue, match=r"moves\[0\]: .*nowhere"):
+        simulate(written(tmp_path, CALLS + move))
+
+
+def test_progress_is_told_up_to_the_end(tmp_path: Path) -> None:
+    told: list[float] = []
+    simulate(written(tmp_path, CALLS), progress=lambda _, share: told.append(share))
+    assert told[0] == 0.0
+    assert told == sorted(told)
+    assert told[-1] <= 1.0
