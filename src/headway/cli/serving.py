@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import structlog
 import typer
 
 from headway.contract.store import Store
@@ -14,6 +15,8 @@ from headway.runtime import event_loop
 from headway.runtime.app import App
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
+
+log = structlog.stdlib.get_logger("headway.worker")
 
 Beside = Callable[[Store, Worker], Coroutine[Any, Any, None]]
 """Something that goes on beside a worker for as long as it runs."""
@@ -82,6 +85,8 @@ async def serve(app: App, options: ServeOptions, *beside: Beside, tether: int | 
     """
     async with app:
         worker = app.worker(**options.for_worker())
+        lanes = dict(worker.settings.lanes)
+        log.info("worker starts", lanes=lanes, concurrency=worker.settings.concurrency)
         event_loop.on_signals(lambda now: worker.stop(now=now))
         if tether is not None:
             _tie(tether, worker)
@@ -97,6 +102,7 @@ async def serve(app: App, options: ServeOptions, *beside: Beside, tether: int | 
         for end in ends:
             if isinstance(end, Exception):
                 raise end
+        log.info("worker stopped", settled=worker.ended)
         return worker.ended
 
 

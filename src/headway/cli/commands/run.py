@@ -44,5 +44,3 @@ def run(
     settled = event_loop.run(serve(opened, options, *beside))
     if session.json:
         session.terminal.document({"settled": settled})
-    else:
-        session.terminal.remark(f"{settled} runs settled", "dim")

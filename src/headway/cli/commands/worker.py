@@ -75,8 +75,6 @@ def worker(
         settled = event_loop.run(serve(opened, options, *beside, tether=tether))
     if session.json:
         session.terminal.document({"settled": settled})
-    else:
-        session.terminal.remark(f"{settled} runs settled", "dim")
 
 
 def _drainer(drain: Drain, meter: Meter) -> Beside:
