@@ -74,6 +74,18 @@ def test_on_a_terminal_long_work_shows_its_progress(headway: Headway, folder: Pa
     assert "export jobs" in drawn
 
 
+def test_on_a_terminal_a_drain_shows_its_progress_and_log_lines_stay_whole(headway: Headway):
+    headway("send", "noop", "--count", "200")
+    drawn = on_a_terminal("worker", "--drain")
+    assert "200/200" in drawn
+    assert "worker starts" in drawn
+    assert "worker stopped" in drawn
+    headway("send", "noop", "--count", "200")
+    drawn = on_a_terminal("worker", "--drain", "--processes", "2")
+    assert "200/200" not in drawn
+    assert drawn.count("worker stopped") == 2
+
+
 def test_where_nobody_watches_no_progress_is_drawn(capfd):
     with progress(Terminal(json=False), "work", 10) as meter:
         meter(5)

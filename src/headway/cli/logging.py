@@ -53,7 +53,7 @@ def configure_logging(settings: Settings) -> None:
             last,
         ],
     )
-    handler = logging.StreamHandler()
+    handler = _StderrHandler()
     handler.setFormatter(formatter)
     logger = logging.getLogger()
     logger.handlers = [handler]
@@ -67,6 +67,17 @@ def configure_logging(settings: Settings) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+class _StderrHandler(logging.Handler):
+    """Writes to what is standard error at that moment: a progress bar makes room for lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes one record."""
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+        except Exception:  # noqa: BLE001  (a log line that cannot be written stops nobody)
+            self.handleError(record)
 
 
 def hide_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:

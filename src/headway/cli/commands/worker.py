@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from headway.cli.command import command, new_command
 from headway.cli.draining import Drain, wait_until_drained
 from headway.cli.logging import configure_logging
 from headway.cli.processes import TETHER, Processes
-from headway.cli.progress import Meter, progress
+from headway.cli.progress import Meter, progress, silent
 from headway.cli.serving import Beside, ServeOptions, serve
 from headway.cli.session import Session
 from headway.contract.store import Store
@@ -70,9 +71,14 @@ def worker(
             session.terminal.document({"processes": processes, "restarts": children.restarts})
         raise typer.Exit(code)
     opened = open_app(session, app_name)
-    with progress(session.terminal, "drain") as meter:
-        beside = [] if drain is None else [_drainer(drain, meter)]
-        settled = event_loop.run(serve(opened, options, *beside, tether=tether))
+    if drain is None:
+        settled = event_loop.run(serve(opened, options, tether=tether))
+    else:
+        # One of several processes draws nothing: their lines would be drawn over each other.
+        watched = progress(session.terminal, "drain") if tether is None else nullcontext(silent)
+        with watched as meter:
+            work = serve(opened, options, _drainer(drain, meter), tether=tether)
+            settled = event_loop.run(work)
     if session.json:
         session.terminal.document({"settled": settled})
 
