@@ -27,7 +27,7 @@ from typing import NamedTuple
 from headway.core.cascade import in_turn
 from headway.core.fairness import Fairness
 from headway.core.flow import FlowView, Head, Order
-from headway.core.gates.spec import GateUse
+from headway.core.gates.spec import GateKind, GateUse
 from headway.core.gates.view import GateView
 
 
@@ -110,26 +110,46 @@ def decide(
         What starts, what parks, and whether another round could start more. The views have
         had their permits taken.
     """
-    plain = _plain(flows, n, fairness)
-    if plain is not None:
-        return plain
+    if len(flows) == 1 and fairness is None:
+        decision = _one_flow(flows[0], n, free)
+        if decision is not None:
+            return decision
     return _Round(gate, ahead, n, free, fairness).run(flows)
 
 
-def _plain(flows: Sequence[FlowView], n: int, fairness: Fairness | None) -> Decision | None:
-    """One flow without gates of any kind: its first n start. This is the path that must be fast."""
-    if fairness is not None or len(flows) != 1 or flows[0].shared or flows[0].gated:
-        return None
-    view = flows[0]
+def _one_flow(view: FlowView, n: int, free: int) -> Decision | None:
+    """One flow of jobs without keyed gates, decided together: this is the path that must be fast.
+
+    Returns:
+        What `_Round` would decide; None if a job needs to be looked at by itself.
+    """
     heads = view.heads[:n]
     for head in heads:
         if head.keyed or head.ticket is not None or head.candidates:
             return None
-    flow = view.flow
-    return Decision(
-        starts=[Start(head, flow, NO_MEMBERS, "", False) for head in heads],
-        again=len(heads) < n and view.more,
-    )
+    most = min(len(heads), free) if view.gated else len(heads)
+    pools = [(one, amount) for one, amount in view.shared if one.kind is GateKind.POOL]
+    others = [(one, amount) for one, amount in view.shared if one.kind is not GateKind.POOL]
+    for one, amount in others:
+        most = min(most, one.free // amount)
+    flow, gated = view.flow, view.gated
+    if pools:
+        starts: list[Start] = []
+        for head in heads[:most]:
+            if not all(one.fits(amount) for one, amount in pools):
+                break
+            members = {one.name: one.take(amount) or "" for one, amount in pools}
+            starts.append(Start(head, flow, members, "", gated))
+    else:
+        starts = [Start(head, flow, NO_MEMBERS, "", gated) for head in heads[:most]]
+    for one, amount in others:
+        one.take_many(amount, len(starts))
+    decision = Decision(starts=starts)
+    if len(starts) == len(heads):
+        decision.again = len(starts) < n and view.more
+    elif not all(one.fits(amount) for one, amount in view.shared):
+        decision.closed.append(flow)
+    return decision
 
 
 class _Round:

@@ -70,8 +70,7 @@ class GateView:
             The member chosen, of a pool; else None.
         """
         if self.kind is not GateKind.POOL:
-            if self.free != UNLIMITED:
-                self.free -= amount
+            self.take_many(amount, 1)
             return None
         member = choose(self.members, self.strategy, amount, self.last)
         assert member is not None, "take() is called only after fits()"  # noqa: S101  (an invariant)
@@ -80,3 +79,8 @@ class GateView:
         self.last = member.name
         self.free = max(one.free for one in self.members)
         return member.name
+
+    def take_many(self, amount: int, times: int) -> None:
+        """Takes an amount that fits several times over; not of a pool."""
+        if self.free != UNLIMITED:
+            self.free -= amount * times

@@ -35,8 +35,8 @@ class JobRow:
         flow: number of its flow (lane, tenant, kind and shared gates stand there too).
         keyed: its keyed gates, as asked; `{candidate}` not filled in.
         policy: number of its policy.
-        care: its end needs more than a plain mark: permits, key, follow-up, cascade, entry,
-            known keys, a cancel that was asked for, or a retention of its own.
+        care: its end needs more than a plain mark and its permits back: key, follow-up, cascade,
+            entry, known keys, a cancel that was asked for, or a retention of its own.
         ticket: the keyed gate that it was fed from, while it waits.
         ticket_amount: what it asks for there.
         parked_at: the keyed gate where it is parked.
@@ -152,6 +152,18 @@ class GatedStart(NamedTuple):
     candidate: str
     cascade: Cascade | None
     blocked_ms: int
+
+
+class Finished(NamedTuple):
+    """What `finish_plain` did.
+
+    Attributes:
+        lanes: for each run, in the order asked, its lane; None for one that was left untouched.
+        gated: whether any that ended had taken anything.
+    """
+
+    lanes: list[str | None]
+    gated: bool
 
 
 class DueRow(NamedTuple):

@@ -264,11 +264,15 @@ class Step:
         """
         permits = list(permits)
         self.ledger.permits.remove(permits)
-        self.book.prefetch(dict.fromkeys(one.gate for one in permits))
-        freed: dict[str, None] = {}
+        amounts: dict[tuple[str, str], int] = {}
         for one in permits:
-            self.book.give_back(one.gate, one.amount)
-            for name in (one.gate, one.pool) if one.pool else (one.gate,):
+            place = (one.gate, one.pool)
+            amounts[place] = amounts.get(place, 0) + one.amount
+        self.book.prefetch(dict.fromkeys(gate for gate, _ in amounts))
+        freed: dict[str, None] = {}
+        for (gate, pool), amount in amounts.items():
+            self.book.give_back(gate, amount)
+            for name in (gate, pool) if pool else (gate,):
                 if self._is_keyed(name):
                     freed[name] = None
                 else:

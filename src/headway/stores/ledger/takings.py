@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from headway.contract.claims import ClaimRequest
 from headway.core.cascade import in_turn
 from headway.core.claim import Start
 from headway.core.flow import FlowView
 from headway.core.gates.pool import member_gate
-from headway.core.gates.spec import GateKind, GateUse, Hold
-from headway.core.gates.view import GateView
+from headway.core.gates.spec import GateKind, Hold
 from headway.core.state import State
 from headway.stores.ledger.gatenames import implicit_hold
 from headway.stores.ledger.rows import GatedStart, PermitRow
 from headway.stores.ledger.step import Step
+
+
+class Need(NamedTuple):
+    """What each start of a flow, or one start by itself, takes at a gate."""
+
+    gate: str
+    kind: GateKind
+    template: str
+    amount: int
+    hold: Hold
 
 
 class Takings:
@@ -28,6 +39,9 @@ class Takings:
         self.gated: list[GatedStart] = []
         self.permits: list[PermitRow] = []
         self.rates: dict[str, tuple[str, int]] = {}
+        self.used: dict[tuple[str, str, str], int] = {}
+        self.last: dict[tuple[str, str], str] = {}
+        self.needs: dict[int, list[Need]] = {}
 
     def add(self, start: Start, view: FlowView) -> None:
         """Takes for one start."""
@@ -35,55 +49,62 @@ class Takings:
         if not start.gated and not start.candidate:
             self.plain.append(head.order.seq)
             return
-        key = self.ledger.jobs.flow(view.flow)
-        uses = {use.name: use for use in key.shared}
+        needs = self.needs.get(view.flow)
+        if needs is None:
+            needs = self.needs[view.flow] = self._of_flow(view)
+        if head.keyed:
+            needs = needs + self._of_job(start)
         members: dict[str, str] = {}
-        for gate, amount in view.shared:
-            self._take(start, gate, uses.get(gate.name), amount, members)
-        for asked in head.keyed:
-            use = in_turn(asked, start.candidate)
-            self._take(start, self.book.view(use), use, use.amount, members)
+        for need in needs:
+            members[need.gate] = self._take(start, need)
         cascade = None
         if start.candidate:
             row = self.ledger.jobs.load([head.id])[head.id]
             cascade = row.cascade.begin(start.candidate) if row.cascade else None
-        self.gated.append(
-            GatedStart(
-                head.order.seq, members, start.candidate, cascade, self._blocked(start, view)
-            )
-        )
+        blocked_ms = self._blocked(start, view)
+        self.gated.append(GatedStart(head.order.seq, members, start.candidate, cascade, blocked_ms))
 
-    def _take(
-        self,
-        start: Start,
-        gate: GateView,
-        use: GateUse | None,
-        amount: int,
-        members: dict[str, str],
-    ) -> None:
-        if gate.kind is None:
-            return
-        template = use.template if use else ""
-        hold = use.hold if use else implicit_hold(gate.name)
-        member = start.members.get(gate.name, "")
-        members[gate.name] = member
-        if gate.kind is GateKind.RATE:
-            _, number = self.rates.get(gate.name, ("", 0))
-            self.rates[gate.name] = (template, number + amount)
-        elif gate.kind is GateKind.SLOTS:
-            self.book.use_up(gate.name, template, amount)
-            self._permit(start, gate.name, "", amount, hold)
-        elif gate.kind is GateKind.POOL:
-            own = member_gate(gate.name, member)
-            self.book.use_up(own, template, amount, gate.name)
-            self.book.remember_member(gate.name, template, member)
-            self._permit(start, own, gate.name, amount, hold)
+    def _of_flow(self, view: FlowView) -> list[Need]:
+        uses = {use.name: use for use in self.ledger.jobs.flow(view.flow).shared}
+        needs: list[Need] = []
+        for gate, amount in view.shared:
+            if gate.kind is not None:
+                use = uses.get(gate.name)
+                hold = use.hold if use else implicit_hold(gate.name)
+                template = use.template if use else ""
+                needs.append(Need(gate.name, gate.kind, template, amount, hold))
+        return needs
 
-    def _permit(self, start: Start, gate: str, pool: str, amount: int, hold: Hold) -> None:
+    def _of_job(self, start: Start) -> list[Need]:
+        needs: list[Need] = []
+        for asked in start.head.keyed:
+            use = in_turn(asked, start.candidate)
+            kind = self.book.view(use).kind
+            if kind is not None:
+                needs.append(Need(use.name, kind, use.template, use.amount, use.hold))
+        return needs
+
+    def _take(self, start: Start, need: Need) -> str:
+        """Takes at one gate; the member chosen, of a pool, else ""."""
+        gate, kind, template, amount, hold = need
+        if kind is GateKind.RATE:
+            number = self.rates[gate][1] if gate in self.rates else 0
+            self.rates[gate] = (template, number + amount)
+            return ""
+        if kind is GateKind.HOURS:
+            return ""
+        member = pool = ""
+        if kind is GateKind.POOL:
+            member, pool = start.members[gate], gate
+            self.last[pool, template] = member
+            gate = member_gate(pool, member)
+        place = (gate, template, pool)
+        self.used[place] = self.used.get(place, 0) + amount
         head = start.head
         self.permits.append(
             PermitRow(gate, head.id, head.run + 1, pool, amount, self.ledger.now, hold)
         )
+        return member
 
     def _blocked(self, start: Start, view: FlowView) -> int:
         since = self.ledger.blocked_since.get(view.flow)
@@ -104,6 +125,10 @@ class Takings:
             ledger.jobs.start_plain(self.plain, request.worker, request.request, 0)
         if self.gated:
             ledger.jobs.start_gated(self.gated, request.worker, request.request)
+        for (gate, template, pool), amount in self.used.items():
+            self.book.use_up(gate, template, amount, pool)
+        for (pool, template), member in self.last.items():
+            self.book.remember_member(pool, template, member)
         if self.permits:
             ledger.permits.add(self.permits)
         if self.rates:

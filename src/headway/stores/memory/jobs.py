@@ -7,11 +7,19 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from headway.contract.views import JobsQuery
-from headway.core.flow import Head, Order
 from headway.core.errors import InvalidValue
+from headway.core.flow import Head, Order
 from headway.core.job import JobPolicy
 from headway.core.state import State
-from headway.stores.ledger.rows import DueRow, FlowKey, GatedStart, HeldRow, JobRow, RunRow
+from headway.stores.ledger.rows import (
+    DueRow,
+    Finished,
+    FlowKey,
+    GatedStart,
+    HeldRow,
+    JobRow,
+    RunRow,
+)
 from headway.stores.memory.jobindex import JobIndex, filings
 from headway.stores.memory.journal import Journal
 from headway.stores.memory.records import MemoryKeys, MemorySignals
@@ -169,15 +177,13 @@ class MemoryJobs:
             self._begin(row, worker, request, start.blocked_ms)
             row.members = dict(start.members)
             row.gated = bool(start.members)
-            row.care = True
             row.candidate = start.candidate
             row.cascade = start.cascade or row.cascade
             self._put(row)
 
-    def finish_plain(
-        self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int
-    ) -> list[str | None]:
+    def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
         lanes: list[str | None] = []
+        gated = False
         for one, run in runs:
             seq = self._seqs.get(one)
             row = self._rows[seq] if seq is not None else None
@@ -196,7 +202,8 @@ class MemoryJobs:
             row.finished_at, row.purge_at = self._time.now, purge_at
             self._put(row)
             lanes.append(row.lane)
-        return lanes
+            gated = gated or row.gated
+        return Finished(lanes, gated)
 
     # Time
 

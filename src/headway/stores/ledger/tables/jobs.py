@@ -8,7 +8,15 @@ from typing import Protocol
 from headway.contract.views import JobsQuery
 from headway.core.flow import Head, Order
 from headway.core.job import JobPolicy
-from headway.stores.ledger.rows import DueRow, FlowKey, GatedStart, HeldRow, JobRow, RunRow
+from headway.stores.ledger.rows import (
+    DueRow,
+    Finished,
+    FlowKey,
+    GatedStart,
+    HeldRow,
+    JobRow,
+    RunRow,
+)
 
 
 class JobTable(Protocol):
@@ -76,16 +84,13 @@ class JobTable(Protocol):
         ...
 
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
-        """As `start_plain`, with what each holds; the ticket is gone, `care` is set."""
+        """As `start_plain`, with what each holds; the ticket is gone."""
         ...
 
-    def finish_plain(
-        self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int
-    ) -> list[str | None]:
+    def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
         """Running jobs of this worker and run, with no need of care, become succeeded now.
 
-        Returns:
-            For each, in this order, its lane; None for one that was left untouched.
+        Their permits are still out; the caller gives them back.
         """
         ...
 

@@ -117,7 +117,8 @@ def _run_now(step: Step, row: JobRow, request: ActRequest) -> Acted:
     if row.state not in QUEUED:
         return Acted.REFUSED
     if row.state is State.SCHEDULED:
-        row.due_at = step.ledger.now
+        # One that is due already, and only not promoted yet, keeps its place.
+        row.due_at = min(row.due_at, step.ledger.now)
         step.move(row, State.WAITING)
     step.wake(row.lane)
     return Acted.DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from headway.contract.outcomes import (
@@ -76,16 +77,21 @@ def _finish_plain(ledger: Ledger, request: SettleRequest, verdicts: list[Verdict
     if not runs:
         return
     purge_at = ledger.now + DEFAULT_POLICY.keep_ms
-    done: dict[str, int] = {}
-    for place, lane in zip(
-        places, ledger.jobs.finish_plain(request.worker, runs, purge_at), strict=True
-    ):
+    lanes, gated = ledger.jobs.finish_plain(request.worker, runs, purge_at)
+    for place, lane in zip(places, lanes, strict=True):
         if lane is not None:
-            done[lane] = done.get(lane, 0) + 1
             verdicts[place] = Verdict.DONE
-    for lane, n in done.items():
+    for lane, n in Counter(lane for lane in lanes if lane is not None).items():
         ledger.counts.move(lane, State.RUNNING, State.SUCCEEDED, n)
         ledger.counts.happened("succeeded", n)
+    if gated:
+        _give_back(ledger, [job for (job, _), lane in zip(runs, lanes, strict=True) if lane])
+
+
+def _give_back(ledger: Ledger, jobs: Sequence[str]) -> None:
+    step = Step(ledger)
+    step.releases = [(job, None, None) for job in jobs]
+    step.flush()
 
 
 def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Verdict:

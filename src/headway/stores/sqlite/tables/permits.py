@@ -13,7 +13,7 @@ _OF_JOBS = (
     "SELECT gate, job, run, pool, amount, since, hold FROM permit WHERE job IN carray(?)"
     " ORDER BY job, gate"
 )
-_REMOVE = "DELETE FROM permit WHERE job = ? AND gate = ? AND run = ?"
+_REMOVE = "DELETE FROM permit WHERE job IN carray(?) AND gate = ?"
 _AT = (
     "SELECT gate, job, run, pool, amount, since, hold FROM permit INDEXED BY permit_gate"
     " WHERE gate = ? ORDER BY since, job LIMIT ?"
@@ -50,7 +50,11 @@ class SqlitePermits:
 
     def remove(self, rows: Sequence[PermitRow]) -> None:
         """Removes these."""
-        self._db.executemany(_REMOVE, [(row.job, row.gate, row.run) for row in rows])
+        jobs: dict[str, list[str]] = {}
+        for row in rows:
+            jobs.setdefault(row.gate, []).append(row.job)
+        for gate, held in jobs.items():
+            self._db.execute(_REMOVE, (text_list(held), gate))
 
     def at(self, gate: str, limit: int) -> list[PermitRow]:
         """The first holders of a gate, oldest first."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from headway.core.flow import Head, Order
-from headway.stores.ledger.rows import GatedStart, HeldRow, JobRow
+from headway.stores.ledger.rows import Finished, GatedStart, HeldRow, JobRow
 from headway.stores.sqlite.codec import (
     decode_cascade,
     decode_uses,
@@ -40,12 +40,12 @@ _START_PLAIN = (
 )
 _START_GATED = (
     "UPDATE job SET state = 3, run = run + 1, attempt = attempt + 1, worker = ?2, request = ?3,"
-    " claimed_at = ?4, blocked_ms = blocked_ms + ?5, ticket = NULL, ticket_amount = 0, care = 1,"
+    " claimed_at = ?4, blocked_ms = blocked_ms + ?5, ticket = NULL, ticket_amount = 0,"
     " members = ?6, gated = ?6 IS NOT NULL, candidate = ?7, cascade = coalesce(?8, cascade)"
-    " WHERE seq = ?1"
+    " WHERE seq IN carray(?1)"
 )
 _FINISHING_LANES = (
-    "SELECT count(*), min(lane), max(lane) FROM job INDEXED BY job_id"
+    "SELECT count(*), min(lane), max(lane), max(gated) FROM job INDEXED BY job_id"
     " WHERE id IN carray(?1) AND run = ?2 AND worker = ?3 AND state = 3 AND care = 0"
 )
 _FINISHING = (
@@ -114,63 +114,54 @@ class JobStarting(JobKeeping):
         self._db.execute(_START_PLAIN, (number_list(seqs), who, request, now, blocked_ms))
 
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
-        """As `start_plain`, with what each holds; the ticket is gone, `care` is set."""
+        """As `start_plain`, with what each holds; the ticket is gone."""
         who = self._session.words.number(worker)
         now = self._session.now
-        self._db.executemany(
-            _START_GATED,
-            [
-                (
-                    start.seq,
-                    who,
-                    request,
-                    now,
-                    start.blocked_ms,
-                    encode_members(start.members),
-                    start.candidate or None,
-                    encode_cascade(start.cascade),
-                )
-                for start in starts
-            ],
-        )
+        # Most take the same: one statement for all of these.
+        alike: dict[tuple[Any, ...], list[int]] = {}
+        for start in starts:
+            taken = (
+                start.blocked_ms,
+                encode_members(start.members),
+                start.candidate or None,
+                encode_cascade(start.cascade),
+            )
+            alike.setdefault(taken, []).append(start.seq)
+        for taken, seqs in alike.items():
+            self._db.execute(_START_GATED, (number_list(seqs), who, request, now, *taken))
 
-    def finish_plain(
-        self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int
-    ) -> list[str | None]:
-        """Running jobs of this worker and run, with no need of care, become succeeded now.
-
-        Returns:
-            For each, in this order, its lane; None for one that was left untouched.
-        """
+    def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
+        """Running jobs of this worker and run, with no need of care, become succeeded now."""
         who = self._session.words.find(worker)
-        if who is None or not runs:
-            return [None] * len(runs)
         by_run: dict[int, list[str]] = {}
-        for one, run in runs:
-            by_run.setdefault(run, []).append(one)
-        if len(by_run) == 1:
-            ended = self._finish(who, runs[0][1], by_run[runs[0][1]], purge_at)
-            if isinstance(ended, str):
-                return [ended] * len(runs)
-            return [ended.pop(one, None) for one, _ in runs]
-        several: dict[tuple[str, int], str] = {}
+        if who is not None:
+            for one, run in runs:
+                by_run.setdefault(run, []).append(one)
+        lanes: dict[tuple[str, int], str] = {}
+        gated = False
         for run, ids in by_run.items():
-            ended = self._finish(who, run, ids, purge_at)
-            lanes = dict.fromkeys(ids, ended) if isinstance(ended, str) else ended
-            several.update(((one, run), lane) for one, lane in lanes.items())
-        return [several.pop(one, None) for one in runs]
+            count, first, last, any_gated, which = self._finishing(ids, run, who or 0)
+            if not count:
+                continue
+            gated = gated or any_gated
+            lane = self._session.lanes.thing
+            if count == len(ids) and first == last:
+                if count == len(runs):
+                    self._db.execute(_FINISH, (*which, self._session.now, purge_at))
+                    return Finished([lane(first)] * count, gated)
+                lanes.update(dict.fromkeys(((one, run) for one in ids), lane(first)))
+            else:
+                ended = self._db.execute(_FINISHING, which).fetchall()
+                lanes.update(((one, run), lane(no)) for one, no in ended)
+            self._db.execute(_FINISH, (*which, self._session.now, purge_at))
+        return Finished([lanes.pop(one, None) for one in runs], gated)
 
-    def _finish(self, who: int, run: int, ids: list[str], purge_at: int) -> str | dict[str, str]:
-        """The lane of all of them, or the lane of each that was ended."""
-        lane = self._session.lanes.thing
+    def _finishing(
+        self, ids: list[str], run: int, who: int
+    ) -> tuple[int, int, int, bool, tuple[object, ...]]:
         which = (text_list(ids), run, who)
-        count, first, last = self._db.execute(_FINISHING_LANES, which).get
-        if not count:
-            return {}
-        same = count == len(ids) and first == last
-        lanes = {} if same else {one: lane(no) for one, no in self._db.execute(_FINISHING, which)}
-        self._db.execute(_FINISH, (*which, self._session.now, purge_at))
-        return lane(first) if same else lanes
+        count, first, last, gated = self._db.execute(_FINISHING_LANES, which).get
+        return count, first, last, bool(gated), which
 
     def held_by(self, worker: str) -> list[HeldRow]:
         """Running and awaiting jobs whose run this worker holds."""
