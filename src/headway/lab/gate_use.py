@@ -129,6 +129,8 @@ class Meter:
         window_ms = self._book.window_ms(template)
         moves: defaultdict[int, int] = defaultdict(int)
         moves[self.start_at] = 0
+        # Within a step neither what is out changes nor what may be.
+        moves.update((one.at, 0) for one in self._history.changes if one.at < self.end_at)
         for taking in takings:
             to_at = taking.to_at if window_ms is None else taking.from_at + window_ms
             moves[taking.from_at] += taking.amount
@@ -152,7 +154,7 @@ class Meter:
         area = full_ms = 0
         for (at, used), until in zip(steps, _ends(steps, self.end_at), strict=True):
             area += used * (until - at)
-            most = self._capacity(gate, template, at, member)
+            most = self._capacity(gate, template, until - 1, member)
             full_ms += (until - at) * (most is not None and used >= most)
         span_ms = self.end_at - self.start_at
         name = f"{gate}/{member}" if member else gate
