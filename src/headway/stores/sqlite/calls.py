@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from threading import Lock
 from typing import Any, Generic, TypeVar, cast
 
 from headway.core.job import NewJob
@@ -20,8 +21,10 @@ class Call(Generic[Answer]):
     """One operation that is asked for.
 
     Attributes:
-        loop: where its caller waits.
-        future: what its caller waits for.
+        loop: where its caller waits; None for one that waits in its own thread.
+        future: what a caller in a loop waits for.
+        bell: what a caller in its own thread waits for; rung by being released.
+        told: the caller has its answer.
         verb: what to do within a step.
         jobs: of an enqueue, what it inserts, so that several can be done as one; else None.
         bulk: it may take long, and lets those behind it go first.
@@ -29,19 +32,19 @@ class Call(Generic[Answer]):
         asked_at: by the monotonic clock.
         answer: of the verb.
         error: what to raise instead.
-        dropped: it was refused already, and must not be begun.
     """
 
     __slots__ = (
         "answer",
         "asked_at",
+        "bell",
         "bulk",
-        "dropped",
         "error",
         "future",
         "jobs",
         "loop",
         "takes_room",
+        "told",
         "verb",
     )
 
@@ -56,21 +59,55 @@ class Call(Generic[Answer]):
         self.jobs = jobs
         self.takes_room = takes_room
         self.bulk = jobs is not None and len(jobs) > BULK
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Answer] = self.loop.create_future()
+        self.told = False
+        self.loop = running_loop()
+        self.future: asyncio.Future[Answer] | None = None
+        self.bell: Lock | None = None
+        if self.loop is not None:
+            self.future = self.loop.create_future()
+        else:
+            self.bell = Lock()
+            self.bell.acquire()
         self.asked_at = monotonic()
         self.answer: Answer | None = None
         self.error: BaseException | None = None
-        self.dropped = False
 
     def tell(self) -> None:
-        """Resolves the future; in the loop's own thread."""
-        if self.future.done():
+        """Gives the caller its answer; in its loop's own thread, if it has a loop."""
+        if self.told:
             return
-        if self.error is not None:
+        self.told = True
+        if self.bell is not None:
+            self.bell.release()
+        elif self.future is None or self.future.done():
+            return
+        elif self.error is not None:
             self.future.set_exception(self.error)
         else:
             self.future.set_result(cast("Answer", self.answer))
+
+    def wait(self) -> None:
+        """Blocks a caller in its own thread until it is told."""
+        if self.bell is not None:
+            self.bell.acquire()
+
+    def result(self) -> Answer:
+        """What a caller in its own thread was told.
+
+        Raises:
+            BaseException: what the verb raised, or why it was refused.
+        """
+        if self.error is not None:
+            raise self.error
+        return cast("Answer", self.answer)
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, if there is one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 AnyCall = Call[Any]
@@ -80,7 +117,10 @@ def deliver(calls: Iterable[AnyCall]) -> None:
     """Tells each caller its answer, from any thread, waking each loop once."""
     loops: dict[asyncio.AbstractEventLoop, list[AnyCall]] = {}
     for call in calls:
-        loops.setdefault(call.loop, []).append(call)
+        if call.loop is None:
+            call.tell()
+        else:
+            loops.setdefault(call.loop, []).append(call)
     for loop, group in loops.items():
         try:
             loop.call_soon_threadsafe(_tell_all, group)
@@ -95,9 +135,8 @@ def _tell_all(calls: Sequence[AnyCall]) -> None:
 
 
 def fail(calls: Iterable[AnyCall], error: BaseException) -> None:
-    """Refuses calls, each with the same error."""
+    """Refuses calls that were not begun, each with the same error."""
     failed = list(calls)
     for call in failed:
-        call.dropped = True
         call.error = error
     deliver(failed)

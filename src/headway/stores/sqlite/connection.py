@@ -14,7 +14,7 @@ from headway.stores.sqlite.schema import is_empty, migrate_schema
 from headway.stores.sqlite.timing import monotonic, pause
 
 _CACHE_KIB = 65_536
-_WAL_PAGES = 4_000
+_WAL_PAGES = 1_000
 _WAL_BYTES = 67_108_864
 
 

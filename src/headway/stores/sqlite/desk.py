@@ -1,4 +1,8 @@
-"""A desk: one thread that serves calls in the order in which they come."""
+"""A desk: where calls are handed in, and served one group at a time.
+
+Callers in an event loop leave it to the desk's own thread. A caller without a loop serves itself,
+and whoever else has asked meanwhile, so that it costs no change of threads.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,21 @@ from collections.abc import Callable
 from headway.core.errors import StoreUnavailable
 from headway.stores.sqlite.calls import AnyCall, fail
 
+_SLICE = 0.1
+"""Seconds after which a caller that waits for its turn looks whether it was given up."""
+
 
 class Desk:
-    """One thread and its queue of calls.
+    """A queue of calls, and a thread for those who cannot wait themselves.
 
     Args:
         name: of the thread.
-        serve: takes calls off the queue and answers them; never raises.
-        leave: what the thread does last.
+        serve: takes calls off the queue and answers them; told whether it may wait for other
+            processes, and says whether it did not have to. Never raises an Exception.
+        leave: what is done last.
     """
 
-    def __init__(self, name: str, serve: Callable[[], None], leave: Callable[[], None]) -> None:
+    def __init__(self, name: str, serve: Callable[[bool], bool], leave: Callable[[], None]) -> None:
         self._serve = serve
         self._leave = leave
         self._calls: deque[AnyCall] = deque()
@@ -31,27 +39,54 @@ class Desk:
         self._closing = False
         self._started = False
         self._starting = threading.Lock()
+        self._turn = threading.Lock()
+        self._taking = threading.Lock()
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def submit(self, call: AnyCall) -> None:
-        """Puts a call at the end of the queue.
+        """Puts a call at the end of the queue, to be served by the desk's thread.
 
         Raises:
             StoreUnavailable: the desk is closed, or belongs to the process before a fork.
         """
+        self._accept(call)
+        self._wake()
+
+    def serve_here(self, call: AnyCall) -> None:
+        """Serves a call, and whoever else has asked, on the caller's own thread. Blocks.
+
+        Raises:
+            StoreUnavailable: the desk is closed, or belongs to the process before a fork.
+        """
+        self._accept(call)
+        while not call.told:
+            if not self._turn.acquire(timeout=_SLICE):
+                continue
+            try:
+                served = call.told or self._serve(False)
+            finally:
+                self._turn.release()
+            if not served:
+                # Another process is inside. The thread can wait for it, and be given up.
+                self._wake()
+                call.wait()
+
+    def _accept(self, call: AnyCall) -> None:
         if self._closing:
             message = "the store is closed"
             raise StoreUnavailable(message, hint="open it again; nothing was written")
-        if not self._started:
-            self._start()
-        (self._bulk if call.bulk else self._calls).append(call)
-        self._ring()
-
-    def _start(self) -> None:
         if self._process != os.getpid():
             message = "the store was opened before this process was forked"
             raise StoreUnavailable(message, hint="open a store in each process")
+        (self._bulk if call.bulk else self._calls).append(call)
+
+    def _wake(self) -> None:
+        if not self._started:
+            self._start()
+        self._ring()
+
+    def _start(self) -> None:
         with self._starting:
             if not self._started:
                 self._started = True
@@ -77,8 +112,10 @@ class Desk:
             self._idle = False
             if not self._asked:
                 break
-            self._serve()
-        self._leave()
+            with self._turn:
+                self._serve(True)
+        with self._turn:
+            self._leave()
 
     @property
     def _asked(self) -> bool:
@@ -91,18 +128,29 @@ class Desk:
             most: of each sort.
         """
         taken: list[AnyCall] = []
-        for calls in (self._calls, self._bulk):
-            taken += [calls.popleft() for _ in range(min(len(calls), most))]
-        return [call for call in taken if not call.dropped]
+        with self._taking:
+            for calls in (self._calls, self._bulk):
+                taken += [calls.popleft() for _ in range(min(len(calls), most))]
+        return taken
 
     def put_back(self, left: list[AnyCall]) -> None:
         """Makes calls that were taken and not begun the next ones, bulk or not."""
         self._calls.extendleft(reversed(left))
 
-    def waiting_before(self, moment: float) -> list[AnyCall]:
-        """Calls that were asked for before a moment of the monotonic clock and are not begun."""
-        waiting = [*self._calls, *self._bulk]
-        return [call for call in waiting if call.asked_at < moment and not call.dropped]
+    def give_up(self, before: float, error: StoreUnavailable) -> None:
+        """Refuses calls that were not begun.
+
+        Args:
+            before: those that were asked for before this moment of the monotonic clock.
+            error: to refuse them with.
+        """
+        late: list[AnyCall] = []
+        with self._taking:
+            for calls in (self._calls, self._bulk):
+                for _ in range(len(calls)):
+                    call = calls.popleft()
+                    (late if call.asked_at < before else calls).append(call)
+        fail(late, error)
 
     def close(self, limit: float | None = None) -> None:
         """Serves what was asked for, then ends the thread. Blocks.
@@ -114,11 +162,12 @@ class Desk:
             self._closing = True
             started, self._started = self._started, True
         if not started:
-            self._leave()
+            with self._turn:
+                self._leave()
             return
         self._idle = True
         self._ring()
         self._thread.join(limit)
         if self._thread.is_alive():
             message = "the store was closed before this was begun"
-            fail([*self._calls, *self._bulk], StoreUnavailable(message, hint="nothing was written"))
+            self.give_up(float("inf"), StoreUnavailable(message, hint="nothing was written"))

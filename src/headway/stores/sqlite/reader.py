@@ -31,9 +31,10 @@ class Reader:
         self._ledger: SqliteLedger | None = None
         self.desk = Desk("headway-reader", self._serve, self._close)
 
-    def _serve(self) -> None:
+    def _serve(self, _may_wait: bool) -> bool:
         for call in self.desk.take(1):
             self._answer(call)
+        return True
 
     def _answer(self, call: AnyCall) -> None:
         try:

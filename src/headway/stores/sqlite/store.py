@@ -21,8 +21,9 @@ from headway.stores.ledger import verbs
 from headway.stores.ledger.rounds import with_seen
 from headway.stores.sqlite.backstop import Backstop
 from headway.stores.sqlite.bells import Bells, Ring
-from headway.stores.sqlite.calls import Call, fail
+from headway.stores.sqlite.calls import Call, running_loop
 from headway.stores.sqlite.connection import create
+from headway.stores.sqlite.desk import Desk
 from headway.stores.sqlite.epochs import new_epoch, reset_clock
 from headway.stores.sqlite.keeper import Keeper
 from headway.stores.sqlite.ledger import SqliteLedger
@@ -42,11 +43,17 @@ class SqliteStore:
         options: of the file.
         clock: tells ms since 1970; None for the machine's.
 
+    Attributes:
+        runs_inline: an operation that is driven outside any event loop does its work on the
+            caller's thread and ends without suspending; all but `wait`.
+
     Raises:
         StoreUnavailable: the file cannot be made, opened or written.
         StoreCorrupt: it is no database, or a damaged one; it was not touched.
         SchemaMismatch: it is something else's, or its schema is older or newer; not touched.
     """
+
+    runs_inline = True
 
     def __init__(self, options: SqliteOptions, clock: Clock | None = None) -> None:
         self._options = options
@@ -62,8 +69,7 @@ class SqliteStore:
 
     async def _write(self, call: Call[Answer]) -> Answer:
         self._keeper.start()
-        self._writer.desk.submit(call)
-        return await call.future
+        return await _ask(self._writer.desk, call)
 
     # Producing
 
@@ -158,12 +164,14 @@ class SqliteStore:
         """See `Store.read`."""
         self._keeper.start()
         call = Call(lambda ledger: verbs.read(ledger, query))
-        self._reader.desk.submit(call)
-        return await call.future
+        return await _ask(self._reader.desk, call)
 
     async def close(self) -> None:
         """Lets go of everything; running operations end first."""
-        await asyncio.to_thread(self._close)
+        if running_loop() is not None:
+            await asyncio.to_thread(self._close)
+        else:
+            self._close()
 
     def _close(self) -> None:
         limit = self._options.patience_ms / 1000
@@ -197,11 +205,19 @@ class SqliteStore:
         if since is not None and monotonic() - since > patience:
             message = f"another process has held {self._options.path} for {patience:g} seconds"
             hint = "it may be stopped: look for it, end it; nothing was written"
-            late = self._writer.desk.waiting_before(monotonic() - patience)
-            fail(late, StoreUnavailable(message, hint=hint))
+            late = StoreUnavailable(message, hint=hint)
+            self._writer.desk.give_up(monotonic() - patience, late)
         if self._bells.hung and (number := self._backstop.last_wake()) > self._last_wake:
             self._last_wake = number
             self._wakes.wake_all()
+
+
+async def _ask(desk: Desk, call: Call[Answer]) -> Answer:
+    if call.future is not None:
+        desk.submit(call)
+        return await call.future
+    desk.serve_here(call)
+    return call.result()
 
 
 def _claim(ledger: SqliteLedger, request: ClaimRequest) -> ClaimReply:

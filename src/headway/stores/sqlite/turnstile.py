@@ -15,6 +15,8 @@ from pathlib import Path
 from headway.core.errors import StoreUnavailable
 from headway.stores.sqlite.timing import monotonic
 
+_AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
+
 
 class Turnstile:
     """One process's way to the write lock of a file.
@@ -36,6 +38,24 @@ class Turnstile:
         fcntl.flock(self._door, fcntl.LOCK_EX)
         fcntl.flock(self._queue, fcntl.LOCK_UN)
         self.waiting_since = None
+
+    def try_to_enter(self) -> bool:
+        """Enters if nobody else is inside or waits.
+
+        Returns:
+            Whether it is inside.
+        """
+        try:
+            fcntl.flock(self._queue, _AT_ONCE)
+        except BlockingIOError:
+            return False
+        try:
+            fcntl.flock(self._door, _AT_ONCE)
+        except BlockingIOError:
+            return False
+        finally:
+            fcntl.flock(self._queue, fcntl.LOCK_UN)
+        return True
 
     def leave(self) -> None:
         """Lets the next one in."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from headway.contract.clock import Clock
-from headway.core.errors import StoreError, StoreFull
+from headway.core.errors import OutcomeUnknown, StoreError, StoreFull
 from headway.core.job import MAX_BATCH, NewJob
 from headway.stores.ledger.verbs import enqueue
 from headway.stores.sqlite.calls import AnyCall, deliver
@@ -94,21 +94,37 @@ class Writer:
 
     # Groups
 
-    def _serve(self) -> None:
+    def _serve(self, may_wait: bool) -> bool:
         group: list[AnyCall] = []
         left: list[AnyCall] = []
         try:
-            self.turnstile.enter()
+            if may_wait:
+                self.turnstile.enter()
+            elif not self.turnstile.try_to_enter():
+                return False
             try:
-                # Whoever was refused while the door was shut is not among them.
                 group = self.desk.take(GROUP_CALLS)
                 left = self._work(group)
             finally:
                 self.turnstile.leave()
-        except BaseException as error:  # noqa: BLE001  (a bug must reach its callers, not end the thread)
+        except Exception as error:  # noqa: BLE001  (a bug must reach its callers, not end the thread)
             # Where the door itself failed nothing was taken yet.
             group = group or self.desk.take(1)
             self._refuse([call for call in group if call not in self._done], error)
+        except BaseException:
+            self._break_off(group)
+            raise
+        self._tell(left)
+        return True
+
+    def _break_off(self, group: list[AnyCall]) -> None:
+        """A caller's own thread was interrupted while it served others, too."""
+        message = "the thread that served this call was interrupted"
+        unknown = OutcomeUnknown(message, hint="repeat the call")
+        self._refuse([call for call in group if call not in self._done], unknown)
+        self._tell([])
+
+    def _tell(self, left: list[AnyCall]) -> None:
         done, self._done = self._done, []
         woken, self._woken = self._woken, []
         for number, lanes in woken:
