@@ -73,7 +73,7 @@ class History:
         random = self.random
         jobs = []
         for _ in range(random.choice((1, 1, 2, 5))):
-            uses = [self.use(gate) for gate in self.gates if random.random() < 0.22]
+            uses = [self.use(gate) for gate in self.gates if random.random() < self.asked(gate)]
             late = random.random() < 0.2
             due = self.world.now + (random.choice((1, 3, 8, 20)) if late else -random.randrange(3))
             job = self.rig.jobs.make(
@@ -92,6 +92,12 @@ class History:
                 job.id, job.lane, job.tenant, job.kind, job.priority, due, self.made, uses
             )
         await self.rig.enqueue(*jobs)
+
+    def asked(self, gate: Gate) -> float:
+        """How often jobs need a gate: few flows and crowded keys where amounts are weighted."""
+        if self.weighted:
+            return 0.6 if gate.template == "k:{key}" else 0.15 if gate.keyed else 0.06
+        return 0.22
 
     def use(self, gate: Gate) -> Use:
         most = 3 if not gate.keyed or self.weighted else 1

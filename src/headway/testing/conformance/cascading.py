@@ -177,6 +177,20 @@ class CascadeGroup(ConformanceGroup):
         assert view.cascade is not None
         assert view.cascade.asked == ()
 
+    async def test_turn_that_was_cut_short_is_repeated_though_an_earlier_candidate_is_free_now(
+        self, rig: Rig
+    ) -> None:
+        await cascade(rig, "ann", priority=0)
+        await cascade(rig, "ann", "bob")
+        worker = rig.worker()
+        holder = await offer(worker)
+        run = await worker.take_one()
+        assert run.candidate == "bob"
+        await rig.tell(ref(holder), Decided.ACCEPTED)
+        await worker.say(Released(run.id, run.run))
+        again = await worker.take_one()
+        assert (again.id, again.candidate) == (run.id, "bob")
+
     async def test_busy_candidate_is_asked_after_the_others(self, rig: Rig) -> None:
         first = await cascade(rig, "ann", priority=0)
         await cascade(rig, "ann", "bob", "cid")

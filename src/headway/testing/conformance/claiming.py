@@ -193,6 +193,19 @@ class LaneGroup(ConformanceGroup):
         assert 130 <= share["a"] <= 170
         assert share.total() == 200
 
+    async def test_weighted_lanes_share_what_few_handlers_are_free_for(self, rig: Rig) -> None:
+        gate = Slots("line", 1000)
+        await rig.declare(gate)
+        for lane in ("a", "b"):
+            await rig.add_many(60, lane=lane, gates=(use_of(gate),))
+        worker = rig.worker()
+        share = Counter[str]()
+        for _ in range(60):
+            reply = await worker.ask(30, ("a", 2), ("b", 1), free=1)
+            share.update(job.lane for job in reply.jobs)
+        assert share.total() == 60
+        assert 30 <= share["a"] <= 50
+
     async def test_empty_lane_leaves_its_share_to_the_others(self, rig: Rig) -> None:
         jobs = await rig.add_many(5, lane="b")
         assert await rig.worker().take_ids(5, ("a", 1000), ("b", 1)) == [job.id for job in jobs]

@@ -204,6 +204,37 @@ class ParkingGroup(ConformanceGroup):
         await worker.settle(Succeeded(runs[0].id, runs[0].run))
         assert await worker.take_ids(9) == [head.id, small.id]
 
+    async def test_smaller_newcomer_does_not_pass_a_parked_head_that_asks_for_more(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LICENCE)
+        three, two, one = (use_of(LICENCE, n, name="cad") for n in (3, 2, 1))
+        await rig.add(gates=(two,))
+        head = await rig.add(gates=(three,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert await worker.take(9) == []
+        small = await rig.add(gates=(one,))
+        assert await worker.take(9) == []
+        await worker.say(Succeeded(run.id, run.run))
+        assert await worker.take_ids(9) == [head.id, small.id]
+
+    @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.EDIT])
+    async def test_parked_head_that_leaves_lets_those_it_held_back_start(
+        self, rig: Rig, verb: Verb
+    ) -> None:
+        await rig.declare(LICENCE)
+        three, two, one = (use_of(LICENCE, n, name="cad") for n in (3, 2, 1))
+        await rig.add(gates=(two,))
+        head = await rig.add(gates=(three,))
+        small = await rig.add(gates=(one,))
+        worker = rig.worker()
+        await worker.take_one()
+        assert await worker.take(9) == []
+        assert await rig.states(head, small) == [State.PARKED] * 2
+        await rig.act(verb, head.id, edit=Edit(due_at=rig.clock() + 9_000))
+        assert await worker.take_ids(9) == [small.id]
+
     async def test_weighted_permits_given_back_feed_as_many_as_fit(self, rig: Rig) -> None:
         await rig.declare(LICENCE)
         whole = await rig.add(gates=(use_of(LICENCE, 4, name="cad"),))

@@ -166,6 +166,19 @@ class TimetableGroup(ConformanceGroup):
         assert (await fire(rig, new.revision, 2)).fired == ()
         assert len((await fire(rig, new.revision, 4)).fired) == 1
 
+    async def test_changed_entry_leaves_a_fire_that_is_to_be_tried_again(self, rig: Rig) -> None:
+        old = await declare(rig)
+        await fire(rig, old.revision, 1, 2)
+        rig.clock.advance(MINUTE_MS)
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.say(Failed(run.id, run.run, after_ms=30_000))
+        new = await declare(rig, 2 * MINUTE_MS)
+        assert (await fire(rig, new.revision, 1)).fired == ()
+        rig.clock.advance(30_000)
+        again = await worker.take_one()
+        assert (again.id, again.attempt) == (run.id, 2)
+
     async def test_entry_that_is_switched_off_lets_its_queued_fires_fall(self, rig: Rig) -> None:
         entry = await declare(rig)
         await fire(rig, entry.revision, 1, 2)
