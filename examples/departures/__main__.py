@@ -6,7 +6,6 @@ Every step is a command that you could type yourself; each is shown as it is run
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import subprocess
 import sys
@@ -17,9 +16,10 @@ from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
-from examples.departures.flight import MalformedRow, read_flight
+from examples.departures.flight import read_flight
 from examples.departures.history import Departure, read_departures
 from examples.departures.pace import check_speed
 from examples.departures.run import STORE, Run
@@ -45,10 +45,10 @@ def first_moment(day: Path) -> datetime:
         NoFlight: no line is one.
     """
     moments: list[datetime] = []
-    with day.open(errors="replace") as lines:
+    with day.open("rb") as lines:
         for line in lines:
-            with suppress(MalformedRow, ValueError):
-                moments.append(read_flight(json.loads(line)).moment)
+            with suppress(ValueError):
+                moments.append(read_flight(msgspec.json.decode(line)).moment)
     if not moments:
         message = f"{day} holds no flight"
         raise NoFlight(message)

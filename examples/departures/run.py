@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import subprocess
@@ -19,6 +20,8 @@ from examples.departures.watch import Watch
 HERE = Path(__file__).parent
 APP = "examples.departures.app"
 LANES = "departures,landings"
+HANDLERS = ("--concurrency", "32")
+"""Room for the twelve agents of three airports, and for all that lands meanwhile."""
 STORE = "day.db"
 SOON = timedelta(seconds=3)
 """Enough to import a day before its first flight is due."""
@@ -56,8 +59,10 @@ class Run:
         """
         start_at = datetime.now(UTC) + SOON
         self._environment |= {OPENS: opens_at.isoformat(), START: start_at.isoformat()}
-        said = self._headway("import", str(self.day), "--app", APP, "--lenient", "--json")
+        said = self._headway("import", _near(self.day), "--app", APP, "--lenient", "--json")
         self.refused.write_text(said)
+        for row in json.loads(said)["refused"]:
+            print(f"{_near(self.day)}, line {row['line']}: {row['error']}", file=sys.stderr)
         return Pace(speed=self.speed, start_at=start_at, opens_at=opens_at)
 
     def dispatch(self, pace: Pace, console: Console) -> None:
@@ -70,7 +75,7 @@ class Run:
         Raises:
             CalledProcessError: the worker failed; its log says how.
         """
-        command = self._command("worker", APP, "--lanes", LANES, "--drain")
+        command = self._command("worker", APP, "--lanes", LANES, "--drain", *HANDLERS)
         with (self.out / "worker.log").open("wb") as log:
             worker = subprocess.Popen(
                 command, env=self._environment, stdout=log, stderr=subprocess.STDOUT
@@ -87,14 +92,14 @@ class Run:
 
     def export(self) -> None:
         """Writes the whole history, one job a line."""
-        self._headway("export", "--out", str(self.history))
+        self._headway("export", "--out", _near(self.history))
 
     def check(self) -> bool:
         """Whether the checker, a program of its own, finds no violation."""
-        command = [sys.executable, str(HERE / "checker.py"), str(self.history), str(self.day)]
-        command += ["--speed", str(self.speed), "--refused", str(self.refused)]
-        _show(command)
-        return subprocess.run(command, check=False).returncode == 0
+        command = [_near(HERE / "checker.py"), _near(self.history), _near(self.day)]
+        command += ["--speed", f"{self.speed:g}", "--refused", _near(self.refused)]
+        _show(["python", *command])
+        return subprocess.run([sys.executable, *command], check=False).returncode == 0
 
     def _headway(self, *arguments: str) -> str:
         command = self._command(*arguments)
@@ -106,6 +111,12 @@ class Run:
     def _command(self, *arguments: str) -> list[str]:
         _show(["headway", *arguments])
         return [sys.executable, "-m", "headway", *arguments]
+
+
+def _near(path: Path) -> str:
+    """A path as it is typed from here: relative if it lies below."""
+    whole, here = path.resolve(), Path.cwd()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
 
 
 def _show(command: Sequence[str]) -> None:

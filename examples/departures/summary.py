@@ -85,6 +85,7 @@ def summary_table(departures: Sequence[Departure], speed: float) -> Table:
         title=f"The day, told in its own time (it was run {speed:g} times as fast)",
         caption=f"late in minutes; a runway can do {HOUR // RUNWAY} starts an hour",
         box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("airport", no_wrap=True)
     for heading in HEADINGS:

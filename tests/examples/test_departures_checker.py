@@ -30,7 +30,7 @@ class World:
     """A day's rows and a history of it, to be spoilt in one place."""
 
     def __init__(self, rows: list[Json]) -> None:
-        self.rows = [json.dumps(row) for row in rows]
+        self.rows = [json.dumps(row).encode() for row in rows]
         self.refused: list[int] = []
         self.jobs = dispatch(rows)
 
@@ -241,7 +241,7 @@ def leave_without_an_agent(world: World) -> None:
 
 
 def drop_a_malformed_row(world: World) -> None:
-    world.rows.append('{"flight": "UA1"}')
+    world.rows.append(b'{"flight": "UA1"}')
 
 
 def refuse_a_good_row(world: World) -> None:
@@ -249,7 +249,7 @@ def refuse_a_good_row(world: World) -> None:
 
 
 def contradict_a_row_in_silence(world: World) -> None:
-    world.rows.append(json.dumps({**ROWS[0], "air_time_min": 1}))
+    world.rows.append(json.dumps({**ROWS[0], "air_time_min": 1}).encode())
 
 
 def break_a_line_of_the_history(world: World) -> None:
@@ -298,14 +298,14 @@ def test_a_planted_fault_is_named(world: World, spoil: Callable[[World], None], 
 
 
 def test_a_reported_malformed_row_is_no_violation(world: World) -> None:
-    world.rows += ["not JSON", '{"flight": "UA1"}', "[]", "null", "1"]
+    world.rows += [b"not JSON", b'{"flight": "UA1"}', b"[]", b"null", b"1"]
     count = len(ROWS)
     world.refused += range(count + 1, count + 6)
     assert world.violations() == []
 
 
 def test_a_row_told_twice_is_one_flight(world: World) -> None:
-    world.rows.append(json.dumps(ROWS[0]))
+    world.rows.append(json.dumps(ROWS[0]).encode())
     assert world.violations() == []
 
 

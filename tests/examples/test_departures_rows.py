@@ -7,7 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from examples.departures import checker, flight, pace
 
@@ -69,8 +72,46 @@ def test_example_and_checker_agree_on_what_a_flight_is(
 ) -> None:
     row = {**GOOD, name: value}
     assert is_flight(row) is fine
-    day = checker.read_day([json.dumps(row)], [], [], 600)
+    day = checker.read_day([json.dumps(row).encode()], [], [], 600)
     assert (not day.malformed) is fine
+
+
+def spoilt_lines() -> st.SearchStrategy[bytes]:
+    """A good line with bytes cut out and others, or a telling text, put in their place."""
+    line = json.dumps(GOOD).encode()
+    texts = [
+        b"",
+        b"NaN",
+        b"null",
+        b"0",
+        b"\\ud800",
+        b"\xff",
+        b'"',
+        b"}",
+        b"\xef\xbb\xbf",
+        b"-",
+        b".",
+    ]
+    return st.builds(
+        lambda at, cut, put: line[:at] + put + line[at + cut :],
+        st.integers(0, len(line)),
+        st.integers(0, 12),
+        st.sampled_from(texts) | st.binary(max_size=3).filter(lambda put: b"\n" not in put),
+    )
+
+
+def imports(line: bytes) -> bool:
+    try:
+        return is_flight(msgspec.json.decode(line))
+    except ValueError:
+        return False
+
+
+@settings(max_examples=1_500, deadline=None)
+@given(spoilt_lines())
+def test_example_and_checker_agree_on_spoilt_lines(line: bytes) -> None:
+    day = checker.read_day([line], [], [], 600)
+    assert bool(day.rows) is imports(line)
 
 
 @pytest.mark.parametrize("name", checker.PLANNED)
@@ -78,13 +119,13 @@ def test_a_row_that_lacks_a_field_is_malformed_and_says_which(name: str) -> None
     row = {key: value for key, value in GOOD.items() if key != name}
     with pytest.raises(flight.MalformedRow, match=f"missing required field `{name}`"):
         flight.read_flight(row)
-    assert checker.read_day([json.dumps(row)], [], [], 600).malformed == {1}
+    assert checker.read_day([json.dumps(row).encode()], [], [], 600).malformed == {1}
 
 
 @pytest.mark.parametrize("row", [None, 1, "text", [], [GOOD], {}])
 def test_what_is_no_object_of_fields_is_malformed(row: object) -> None:
     assert not is_flight(row)
-    assert checker.read_day([json.dumps(row)], [], [], 600).malformed == {1}
+    assert checker.read_day([json.dumps(row).encode()], [], [], 600).malformed == {1}
 
 
 def test_the_day_has_894_flights_13_of_them_cancelled_and_2_without_aircraft() -> None:
