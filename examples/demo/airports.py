@@ -1,0 +1,88 @@
+"""The departures of the day, from the example beside this one, sped up."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import headway as hw
+from examples.departures.__main__ import DAY, first_moment
+from examples.departures.app import declare_departures
+from examples.departures.pace import OPENS, SPEED, START, Pace
+from headway.contract.operate import ActRequest, Verb
+
+Tell = Callable[[str, str], None]
+
+
+class Airports:
+    """Three airports for a day.
+
+    Args:
+        store: where its jobs live.
+        speed: seconds of the day in one second of the demo.
+        tell: told what happens, as (word, sentence).
+
+    Attributes:
+        app: its kinds and gates.
+        pace: how the day's time passes.
+        sent: the ids of its flights.
+        left: how many flights have been let go.
+    """
+
+    def __init__(self, store: hw.Store, speed: float, tell: Tell) -> None:
+        self.app = hw.App(store=store, name="departures")
+        self.pace = Pace(
+            speed=speed,
+            start_at=datetime.now(UTC) + timedelta(seconds=1),
+            opens_at=first_moment(DAY),
+        )
+        self.sent: set[str] = set()
+        self.left = 0
+        self._tell = tell
+        declare_departures(self.app, speed)
+        self.app.middleware(self._watch)
+
+    async def import_day(self) -> None:
+        """Makes a job of each flight of the day; those that were called off are cancelled."""
+        # The importer of the example takes its pace from the environment.
+        os.environ[SPEED] = str(self.pace.speed)
+        os.environ[START] = self.pace.start_at.isoformat()
+        os.environ[OPENS] = self.pace.opens_at.isoformat()
+        jobs: list[hw.NewJob] = []
+        called_off: list[str] = []
+        for line in DAY.read_text().splitlines():
+            for made in self.app.importers["departures"](json.loads(line)):
+                if isinstance(made, hw.CalledOff):
+                    called_off.append(made.job.id)
+                    jobs.append(made.job)
+                else:
+                    jobs.append(made)
+        sent = await self.app.send_many_async(jobs)
+        self.sent = {one.id for one in sent}
+        await self.app.store.act(
+            ActRequest(
+                request="called off",
+                ids=tuple(called_off),
+                verb=Verb.CANCEL,
+                author="demo",
+                reason="the flight was cancelled",
+            )
+        )
+
+    async def _watch(self, job: hw.Job, call_next: Callable[[], Awaitable[Any]]) -> object:
+        answer = await call_next()
+        if job.kind != "land":
+            self.left += 1
+            plan = json.loads(job.claimed.args)
+            late = (datetime.now(UTC) - job.due_at) * self.pace.speed // timedelta(minutes=1)
+            said = f"{plan['flight']} {plan['origin']} to {plan['dest']}"
+            self._tell("left", f"{said}, {late} min after its time" if late > 5 else said)
+        return answer
+
+    def clock(self) -> datetime:
+        """What the clock of the day shows."""
+        passed = (datetime.now(UTC) - self.pace.start_at) * self.pace.speed
+        return self.pace.opens_at + max(passed, timedelta())

@@ -1,0 +1,204 @@
+"""What the demo shows: read from the store a few times a second, drawn or told in lines."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+import headway as hw
+from examples.demo.airports import Airports
+from examples.demo.call_centre import CallCentre
+from headway.contract.views import (
+    GatesQuery,
+    GateState,
+    JobsQuery,
+    LanesQuery,
+    StatsQuery,
+    StatsView,
+    WhyQuery,
+)
+
+AIRPORTS = ("EWR", "JFK", "LGA")
+AGENTS = tuple(f"agents:{airport}" for airport in AIRPORTS)
+_COLOURS = {
+    "left": "cyan",
+    "dialled": "blue",
+    "talked": "green",
+    "busy": "yellow",
+    "no answer": "yellow",
+    "bad number": "red",
+    "asked": "magenta",
+}
+_BAR = 24
+
+
+@dataclass(slots=True)
+class Looked:
+    """One look at the store.
+
+    Attributes:
+        lanes: jobs by state, by lane.
+        gates: by name.
+        stats: totals.
+        why: one sentence about one job that waits.
+    """
+
+    lanes: Mapping[str, Mapping[str, int]]
+    gates: Mapping[str, GateState]
+    stats: StatsView
+    why: str
+
+
+@dataclass(slots=True)
+class Picture:
+    """Keeps what is to be shown.
+
+    Attributes:
+        events: the latest, newest last, as (word, sentence).
+        counted: how many of each word there were.
+    """
+
+    store: hw.Store
+    where: str
+    airports: Airports | None = None
+    calls: CallCentre | None = None
+    events: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=14))
+    counted: dict[str, int] = field(default_factory=dict)
+    _turn: int = 0
+
+    def tell(self, word: str, sentence: str) -> None:
+        """Something happened."""
+        self.events.append((word, sentence))
+        self.counted[word] = self.counted.get(word, 0) + 1
+
+    async def look(self) -> Looked:
+        """Reads the store."""
+        lanes = await self.store.read(LanesQuery(names=("departures", "landings", "calls")))
+        names = ("numbers", *AGENTS)
+        gates = await self.store.read(GatesQuery(names=names))
+        return Looked(
+            lanes={lane.name: lane.counts for lane in lanes},
+            gates={gate.name: gate for gate in gates.rows},
+            stats=await self.store.read(StatsQuery()),
+            why=await self._why(),
+        )
+
+    async def _why(self) -> str:
+        """Asks about the next job that waits, of each lane and state in turn."""
+        for _ in range(4):
+            self._turn += 1
+            lane = ("departures", "calls")[self._turn % 2]
+            state = (hw.State.PARKED, hw.State.WAITING)[self._turn // 2 % 2]
+            page = await self.store.read(JobsQuery(lane=lane, states=(state,), limit=1))
+            if page.rows:
+                job = page.rows[0]
+                view = await self.store.read(WhyQuery(id=job.id))
+                if view is not None:
+                    return f"{job.kind} {job.subject or job.key or job.id}: {view.sentence}"
+        return ""
+
+    # ------------------------------------------------------------------------------- in lines
+
+    def lines(self, seen: Looked, seconds: float) -> list[str]:
+        """A few lines for where there is no terminal."""
+        told = [f"{seconds:5.1f} s  {self._flights(seen)}"]
+        told.append(f"         {self._calls(seen)}")
+        bars = "  ".join(f"{gate.name} {_share(gate)}" for gate in _bars(seen))
+        told.append(f"         {bars}")
+        if seen.why:
+            told.append(f"         why: {seen.why}")
+        return told
+
+    def _flights(self, seen: Looked) -> str:
+        counts = seen.lanes.get("departures", {})
+        clock = self.airports.clock() if self.airports else None
+        waiting = counts.get("waiting", 0) + counts.get("parked", 0)
+        return (
+            f"{clock:%H:%M}  departures: {self.airports.left if self.airports else 0} left, "
+            f"{counts.get('awaiting', 0)} in the air, {waiting} held, "
+            f"{counts.get('scheduled', 0)} to come"
+        )
+
+    def _calls(self, seen: Looked) -> str:
+        counts, heard = seen.lanes.get("calls", {}), self.counted
+        held = counts.get("waiting", 0) + counts.get("parked", 0)
+        return (
+            f"calls: {heard.get('dialled', 0)} dialled, {counts.get('awaiting', 0)} live, "
+            f"{held} held, {counts.get('scheduled', 0)} to be retried, "
+            f"{counts.get('succeeded', 0)} talked, {counts.get('dead', 0)} given up"
+        )
+
+    # ----------------------------------------------------------------------------- on a screen
+
+    def drawn(self, seen: Looked, seconds: float) -> RenderableType:
+        """The whole screen."""
+        head = Text(f"Headway, {seconds:.0f} s", style="bold")
+        head.append(f"   {self.where}   Ctrl-C ends it", style="dim")
+        panels = Columns(
+            [
+                Panel(self._airports_panel(seen), title="a day of departures", width=58),
+                Panel(self._calls_panel(seen), title="a small call centre", width=58),
+            ]
+        )
+        parts: list[RenderableType] = [head, panels, self._log()]
+        why = Text("why is it not running?  ", style="bold")
+        why.append(seen.why or "nothing waits", style="default")
+        return Group(*parts, why)
+
+    def _airports_panel(self, seen: Looked) -> RenderableType:
+        return Group(Text(self._flights(seen)), _bar_table([seen.gates.get(n) for n in AGENTS]))
+
+    def _calls_panel(self, seen: Looked) -> RenderableType:
+        pool = seen.gates.get("numbers")
+        lines = list(pool.members) if pool else []
+        heard = self.calls.carrier.heard if self.calls else {}
+        webhooks = ", ".join(
+            f"{heard.get(f'webhook {word}', 0)} {word}" for word in ("lost", "late", "twice")
+        )
+        return Group(Text(self._calls(seen)), _bar_table(lines), Text(f"webhooks: {webhooks}"))
+
+    def _log(self) -> RenderableType:
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column(width=11)
+        table.add_column(overflow="ellipsis", no_wrap=True)
+        for word, sentence in self.events:
+            table.add_row(Text(word, style=_COLOURS.get(word, "")), Text(sentence))
+        return table
+
+
+def _bars(seen: Looked) -> list[GateState]:
+    return [seen.gates[name] for name in ("numbers", *AGENTS) if name in seen.gates]
+
+
+def _share(gate: GateState) -> str:
+    return f"{_used(gate)} of {_most(gate)}"
+
+
+def _used(gate: GateState) -> int:
+    return sum(one.used for one in gate.members) if gate.members else gate.used
+
+
+def _most(gate: GateState) -> int:
+    if gate.members:
+        return sum(one.capacity or 0 for one in gate.members)
+    return gate.capacity or 0
+
+
+def _bar_table(gates: list[GateState | None]) -> RenderableType:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for gate in gates:
+        if gate is None:
+            continue
+        used, most = _used(gate), max(1, _most(gate))
+        full = min(_BAR, round(_BAR * used / most))
+        bar = Text("█" * full, style="red" if used >= most else "green")
+        bar.append("░" * (_BAR - full), style="dim")
+        table.add_row(Text(gate.name), bar, Text(_share(gate)))
+    return table

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.demo.limits import limits
+from examples.demo.verdict import departures_violations
+from examples.departures.__main__ import DAY
+from headway.lab.history import History, read_into
+from headway.lab.invariants import check
+from headway.stores.open import open_store
+
+REPOSITORY = Path(__file__).parents[2]
+SPEED = 1200.0
+PROGRAM = [sys.executable, "-m", "examples.demo", "--plain", "--speed", f"{SPEED:g}"]
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class Ran:
+    """A short run: what it printed, its exit code, and its files."""
+
+    def __init__(self, *arguments: str) -> None:
+        with started(*arguments) as process:
+            self.printed, _ = process.communicate(timeout=50)
+            self.code = process.returncode
+        folder = re.search(r"beside it is in (\S+)", self.printed)
+        self.folder = Path(folder[1]) if folder else Path()
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.folder / 'demo.db'}"
+
+    @property
+    def history(self) -> list[str]:
+        return (self.folder / "history.jsonl").read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def ran() -> Ran:
+    return Ran("--for", "6")
+
+
+def test_the_demo_shows_real_work_in_both_and_ends_by_itself(ran: Ran) -> None:
+    assert ran.code == 0, ran.printed
+    summary = re.search(
+        r"(\d+) flights left, (\d+) calls were dialled; .* 0 violations", ran.printed
+    )
+    assert summary is not None
+    assert int(summary[1]) > 10
+    assert int(summary[2]) > 5
+    assert re.search(r"why: \S+ .*blocked: ", ran.printed)
+    assert re.search(r"agents:EWR \d of 4", ran.printed)
+
+
+def rules(ran: Ran, history: list[str]) -> set[str]:
+    found = departures_violations(DAY.read_bytes().splitlines(), history, SPEED)
+    return {line.partition(":")[0] for line in found}
+
+
+def altered(ran: Ran, state: str, **changes: Any) -> list[str]:
+    """The history with one flight of a state changed."""
+    lines = ran.history
+    for place, line in enumerate(lines):
+        job = json.loads(line)
+        if job.get("kind") == "depart" and job["state"] == state and job["args"]["aircraft"]:
+            for name, change in changes.items():
+                change(job) if name == "job" else job.update({name: change})
+            lines[place] = json.dumps(job)
+            return lines
+    pytest.fail(f"no flight is {state}")
+
+
+def hurry(job: dict[str, Any]) -> None:
+    job["runs"][0]["claimed_at"] = job["due_at"] - 1
+
+
+def lose_its_agent(job: dict[str, Any]) -> None:
+    job["runs"][0]["permits"] = {}
+
+
+def test_a_day_that_is_not_over_is_checked_and_violations_in_it_are_found(ran: Ran) -> None:
+    assert rules(ran, ran.history) == set()
+    assert "lost" in rules(ran, ran.history[:-900])
+    assert "too early" in rules(ran, altered(ran, "awaiting", job=hurry))
+    assert {"agents", "no lock"} <= rules(ran, altered(ran, "awaiting", job=lose_its_agent))
+    assert "no trail" in rules(ran, altered(ran, "cancelled", trail=[]))
+
+
+async def test_the_limits_of_the_checker_are_those_of_the_demo(ran: Ran) -> None:
+    store = open_store(ran.url)
+    history = History(start_at=0)
+    await read_into(history, store)
+    await store.close()
+    history.sent = {job.id for job in history.jobs}
+    assert check(history, limits(SPEED)) == []
+    assert {one.rule for one in check(history, limits(SPEED / 8))} == {"rate"}
+    templates = {use.template for job in history.jobs for use in job.gates}
+    assert templates == limits(SPEED).gates.keys()
+
+
+def test_an_interrupt_ends_it_gracefully_with_its_summary() -> None:
+    with started() as process:
+        assert process.stdout is not None
+        printed = ""
+        while "departures: 1 left" not in printed and "departures: 2 left" not in printed:
+            printed += process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=40)
+    assert process.returncode == 0, rest
+    assert "0 violations" in rest
+
+
+def test_a_store_that_is_in_use_is_refused(ran: Ran) -> None:
+    again = Ran("--for", "1", "--store", ran.url)
+    assert again.code == 2
+    assert "holds jobs already" in again.printed
+
+
+def test_another_kind_of_store_is_refused() -> None:
+    other = Ran("--store", "memory://")
+    assert other.code == 2
+    assert "embedded store" in other.printed
