@@ -33,6 +33,22 @@ def test_sync_calls_do_what_async_ones_do(url: str) -> None:
     assert kept.answer == "kept"
 
 
+def test_caller_without_a_loop_is_served_in_its_own_thread(url: str) -> None:
+    with hw.App(url) as app:
+        app.send("noop")
+        app.send_many(app.kinds["noop"].make() for _ in range(3))
+        assert app._background._thread is None
+
+
+async def test_sync_call_inside_a_running_loop_is_served_in_the_background(url: str) -> None:
+    app = hw.App(url)
+    sent = app.send("noop")
+    assert app._background._thread is not None
+    view = await app.store.read(JobQuery(id=sent.id))
+    app.close()
+    assert view is not None
+
+
 def test_many_threads_may_send_at_once(url: str) -> None:
     app = hw.App(url)
 
@@ -47,7 +63,7 @@ def test_many_threads_may_send_at_once(url: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    stats = app._background.run(app.store.read(StatsQuery()))
+    stats = app._wait_for(app.store.read(StatsQuery()))
     app.close()
     assert stats.totals["enqueued"] == 400
 

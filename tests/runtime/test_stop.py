@@ -91,7 +91,9 @@ async def test_second_stop_does_not_wait_for_the_grace(app: hw.App, store: Watch
 
 
 async def test_stopped_worker_leaves_and_is_not_missed(app: hw.App, store: WatchedStore) -> None:
+    sent = await app.send_async("noop")
     async with working(app, name="host:7", chores=False) as worker:
+        await store.ends(sent.id)
         await store.until(lambda: _beaten(store))
         (live,) = await store.read(WorkersQuery())
     request, _ = store.asked("beat")[-1]

@@ -30,6 +30,15 @@ class Store(Protocol):
     it), StoreFull, StoreCorrupt, SchemaMismatch or StoreChanged.
     """
 
+    @property
+    def runs_inline(self) -> bool:
+        """Whether an operation that is driven outside any event loop ends without suspending.
+
+        It does its work on the caller's thread then; all but `wait`. A caller that cannot await
+        so saves itself the way through another thread.
+        """
+        ...
+
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Makes jobs that do not exist yet; inserts only.
 

@@ -36,6 +36,11 @@ class Severed:
         """Whether the process behind it is dead."""
         return self._cut
 
+    @property
+    def runs_inline(self) -> bool:
+        """As the store."""
+        return self._inner.runs_inline
+
     def cut(self) -> None:
         """From now on, nothing that its process does has an effect."""
         self._cut = True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from difflib import get_close_matches
+from threading import Lock
 from typing import Any, Self, TypeVar, Unpack
 
 from headway.contract.signals import SignalReply
@@ -30,6 +31,7 @@ from headway.runtime.worker.worker_options import WorkerOptions
 
 Opener = Callable[[str], Store]
 Function = TypeVar("Function", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 
 class App:
@@ -66,6 +68,7 @@ class App:
         self._given = store
         self._store = store
         self._timing = timing or Timing()
+        self._opening = Lock()
         self._background = Background()
         self._middleware: list[Middleware] = []
         self._declaration = Declaration(check_name("app", name))
@@ -179,7 +182,9 @@ class App:
     def store(self) -> Store:
         """The store; opened now if it was not."""
         if self._store is None:
-            self._store = self._opener(self._url)
+            with self._opening:
+                if self._store is None:
+                    self._store = self._opener(self._url)
         return self._store
 
     def move_to(self, url: str) -> None:
@@ -202,12 +207,13 @@ class App:
 
     def open(self) -> Self:
         """Opens the store, and declares."""
-        self._background.run(self.declare())
+        self._wait_for(self.declare())
         return self
 
     def close(self) -> None:
         """Closes the store that the app opened; a later call opens it again."""
-        self._background.run(self.close_async())
+        store = self._store
+        self._background.run(self.close_async(), inline=store is not None and store.runs_inline)
         self._background.close()
 
     async def close_async(self) -> None:
@@ -251,7 +257,7 @@ class App:
             StoreError: the store cannot do it now.
         """
         job = self.kind(kind).make(**given)
-        return self._background.run(self._enqueue([job]))[0]
+        return self._wait_for(self._enqueue([job]))[0]
 
     async def send_async(self, kind: Kind | str, /, **given: Any) -> Sent:  # noqa: ANN401  (checked by the kind)
         """As `send`, for callers that can await."""
@@ -270,7 +276,7 @@ class App:
             CallerError: a step is refused; those before it are stored.
             StoreError: the store cannot do it now; those before it are stored.
         """
-        return self._background.run(self.send_many_async(jobs))
+        return self._wait_for(self.send_many_async(jobs))
 
     async def send_many_async(self, jobs: Iterable[NewJob]) -> list[Sent]:
         """As `send_many`, for callers that can await."""
@@ -299,7 +305,7 @@ class App:
             PayloadTooLarge: the body is above the limit.
             StoreError: the store cannot do it now.
         """
-        return self._background.run(self.store.signal(read_signal(key, event, options)))
+        return self._wait_for(self.store.signal(read_signal(key, event, options)))
 
     async def signal_async(
         self, key: str, *, event: str, **options: Unpack[SignalOptions]
@@ -353,6 +359,9 @@ class App:
             await self.close_async()
 
     # ------------------------------------------------------------------------------ internals
+
+    def _wait_for(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._background.run(work, inline=self.store.runs_inline)
 
     async def _enqueue(self, jobs: list[NewJob]) -> list[Sent]:
         await self.declare()

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from headway.core.errors import InvariantBroken
+
 Result = TypeVar("Result")
 
 
@@ -18,15 +20,18 @@ class Background:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def run(self, work: Coroutine[Any, Any, Result], *, inline: bool = False) -> Result:
         """Runs something to its end, and waits for it.
 
         Args:
             work: what to run.
+            inline: it ends without suspending, if no event loop runs in the caller's thread.
 
         Returns:
             What it returns; what it raises is raised here.
         """
+        if inline and not _in_a_loop():
+            return _drive(work)
         return asyncio.run_coroutine_threadsafe(work, self._started()).result()
 
     def close(self) -> None:
@@ -47,6 +52,29 @@ class Background:
                 )
                 self._thread.start()
             return self._loop
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _drive(work: Coroutine[Any, Any, Result]) -> Result:
+    """Runs something to its end here and now: the way to another thread costs more than most work.
+
+    Raises:
+        InvariantBroken: it suspended, though its store says that it never does.
+    """
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    work.close()
+    message = "a store that runs inline has suspended"
+    raise InvariantBroken(message)
 
 
 def _main(loop: asyncio.AbstractEventLoop) -> None:

@@ -43,6 +43,11 @@ class FaultyStore:
         self.calls: list[str] = []
         self._planned: list[tuple[str | None, int, Fault]] = []
 
+    @property
+    def runs_inline(self) -> bool:
+        """As the store."""
+        return self.inner.runs_inline
+
     def plan(self, fault: Fault, *, operation: str | None = None, nth: int = 1) -> None:
         """Lets an operation that is still to come fail, once.
 

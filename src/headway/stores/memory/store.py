@@ -33,6 +33,8 @@ class MemoryStore:
         identity: of the store.
     """
 
+    runs_inline = True
+
     def __init__(self, clock: Clock | None = None, *, identity: str = "memory") -> None:
         self._clock = clock or machine_clock
         self._ledger = MemoryLedger(self._clock, identity)
