@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from tests.torture.evidence import POOL, RATE, Asked, Doing, Evidence, Json
+from tests.torture.evidence import POOL, RATE, Asked, Beat, Doing, Evidence, Json
 
 FINAL = {"succeeded", "dead", "cancelled"}
 MS = 1_000_000
@@ -79,7 +79,7 @@ def ends_are_deserved(seen: Evidence) -> Iterator[Violation]:
 def _may_die(seen: Evidence, job: str, mine: list[Doing]) -> bool:
     # A kill may fall between the store's commit and the witness's line, so the word of a hand-over
     # is not needed; that the job is of those that hand over is.
-    return job in seen.plan.get("handing", ()) and bool(mine)
+    return job in seen.asked and seen.asked[job].hands_over and bool(mine)
 
 
 # ------------------------------------------------------------------------------------ one at a time
@@ -271,21 +271,34 @@ def leases_are_kept(seen: Evidence) -> Iterator[Violation]:
     if not seen.beats:
         yield Violation("beats", "nobody beat")
     for worker, beats in seen.beats.items():
-        yield from _beats(worker, sorted(beats))
+        yield from _beats(seen, worker, sorted(beats))
     for job, verdicts in seen.verdicts.items():
         for _, _, run, outcome, verdict in verdicts:
             if verdict == "lost":
                 yield Violation("lease", f"{job} run {run}: {outcome} came too late")
 
 
-def _beats(worker: str, beats: list[tuple[int, int, int, int, int]]) -> Iterator[Violation]:
-    for _, t, _, _, lost in beats:
-        if lost:
-            yield Violation("lease", f"{worker} lost {lost} runs at {t}")
+def _beats(seen: Evidence, worker: str, beats: list[Beat]) -> Iterator[Violation]:
+    for one in beats:
+        for job, run in one.lost:
+            if not _was_over(seen, job, run, one.at):
+                yield Violation("lease", f"{worker} lost {job} run {run} at {one.at}")
     for one, later in pairwise(beats):
-        gap_ms = (later[1] - one[0]) // MS
-        if gap_ms >= one[3]:
+        gap_ms = (later.at - one.since) // MS
+        if gap_ms >= one.lease_ms:
             yield Violation("beats", f"{worker} was silent for {gap_ms} ms")
+
+
+def _was_over(seen: Evidence, job: str, run: int, at: int) -> bool:
+    """Whether the run may have ended rightly on the way of the beat, which still names it then."""
+    settled = any(
+        since <= at and of == run and verdict in {"done", "already", "cancelled"}
+        for since, _, of, _, verdict in seen.verdicts.get(job, ())
+    )
+    signalled = any(
+        since <= at and answer == "applied" for since, _, answer in seen.signals.get(job, ())
+    )
+    return settled or signalled
 
 
 def _name(one: Doing) -> str:

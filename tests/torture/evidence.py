@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 
@@ -25,12 +25,14 @@ class Asked:
         at: when it was asked for, ns.
         gates: for each gate its name, the amount, and the name of its kind in the plan.
         due_at: ms UTC; None for at once.
+        hands_over: whether its handler hands over.
         acked: whether the enqueue was acknowledged.
     """
 
     at: int
     gates: list[tuple[str, int, str]]
     due_at: int | None
+    hands_over: bool
     acked: bool = False
 
 
@@ -61,6 +63,22 @@ class Doing:
     calls: list[int] = field(default_factory=list)
 
 
+class Beat(NamedTuple):
+    """A beat that was answered.
+
+    Attributes:
+        since: when the store was asked, ns.
+        at: when it had answered, ns.
+        lease_ms: for so long the lease lived from then on, at least.
+        lost: runs that the store said were not live any more.
+    """
+
+    since: int
+    at: int
+    lease_ms: int
+    lost: list[tuple[str, int]]
+
+
 @dataclass(slots=True)
 class Evidence:
     """All that was seen.
@@ -72,7 +90,7 @@ class Evidence:
         by_run: the same by job and run; more than one is a violation.
         verdicts: for each job, (ns before, ns after, run, outcome, verdict) as its worker was told.
         signals: for each job, (ns before, ns after, answer) of a final signal.
-        beats: for each worker, (ns before, ns after, pid, lease in ms, number lost).
+        beats: for each worker, in order.
         audits: each audit's line.
         deaths: when the rig saw a process gone, by pid, ns.
         last: the last line of each process, ns.
@@ -92,9 +110,7 @@ class Evidence:
     signals: dict[str, list[tuple[int, int, str]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    beats: dict[str, list[tuple[int, int, int, int, int]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
+    beats: dict[str, list[Beat]] = field(default_factory=lambda: defaultdict(list))
     audits: list[Json] = field(default_factory=list)
     deaths: dict[int, int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
@@ -159,8 +175,8 @@ def _plan(seen: Evidence, fact: Json) -> None:
 
 
 def _asked(seen: Evidence, fact: Json) -> None:
-    for job, gates, due_at in fact["jobs"]:
-        seen.asked[job] = Asked(fact["t"], [tuple(one) for one in gates], due_at)
+    for job, gates, due_at, hands_over in fact["jobs"]:
+        seen.asked[job] = Asked(fact["t"], [tuple(one) for one in gates], due_at, hands_over)
 
 
 def _acked(seen: Evidence, fact: Json) -> None:
@@ -207,9 +223,8 @@ def _signalled(seen: Evidence, fact: Json) -> None:
 
 
 def _beat(seen: Evidence, fact: Json) -> None:
-    seen.beats[fact["worker"]].append(
-        (fact["since"], fact["t"], fact["pid"], fact["lease_ms"], fact["lost"])
-    )
+    lost = [(job, run) for job, run in fact["lost"]]
+    seen.beats[fact["worker"]].append(Beat(fact["since"], fact["t"], fact["lease_ms"], lost))
 
 
 def _audit(seen: Evidence, fact: Json) -> None:

@@ -23,7 +23,6 @@ PLAN: Json = {
         "lines": {"kind": "pool", "members": {"one": 1, "two": 2}},
         "pace": {"kind": "rate", "limit": 2, "per_ms": 1000},
     },
-    "handing": ["call", "silent"],
     "start_within_ms": 100,
     "calm": True,
     "audits": 1,
@@ -43,7 +42,7 @@ class History:
         return fact
 
     def ask(self, job: str, gates: list[Any], due_at: int | None = None) -> None:
-        self.note(0.0, "asked", pid=9, jobs=[[job, gates, due_at]])
+        self.note(0.0, "asked", pid=9, jobs=[[job, gates, due_at, job in {"call", "silent"}]])
         self.note(0.1, "acked", pid=9, jobs=[job])
         self.jobs[job] = {"id": job, "state": "succeeded", "run": 0, "reason": "", "runs": []}
 
@@ -129,7 +128,7 @@ def good() -> History:
     hand_over(h, "silent", 7.0)
     h.jobs["silent"].update(state="dead", reason="deadline")
     for at in (1.0, 2.0, 3.0):
-        beat = {"since": int(at * SECOND), "worker": "w", "lease_ms": 3000, "lost": 0}
+        beat = {"since": int(at * SECOND), "worker": "w", "lease_ms": 3000, "lost": []}
         h.note(at + 0.1, "beat", **beat)
     h.note(3.3, "audit", pid=5, differences=[])
     h.note(9.0, "gates", pid=9, gates=[gate("lock:a"), gate("budget"), gate("lines", "pool")])
@@ -148,6 +147,12 @@ def gate(name: str, kind: str = "slots") -> Json:
 
 def test_a_faultless_history_has_no_violation() -> None:
     assert good().violated() == set()
+
+
+def test_a_run_that_ended_on_the_way_of_a_beat_is_not_lost() -> None:
+    h = good()
+    h.find("beat", nth=1)["lost"] = [["first", 1]]
+    assert h.violated() == set()
 
 
 def test_a_line_torn_by_a_kill_is_passed_over() -> None:
@@ -246,7 +251,7 @@ def hold_more_than_a_budget(h: History) -> None:
     h.find("begin", "second")["t"] = int(1.4 * SECOND)
     for fact in h.witness:
         if fact["event"] == "asked":
-            for _, gates, _ in fact["jobs"]:
+            for _, gates, _, _ in fact["jobs"]:
                 gates[:] = [one for one in gates if one[2] != "lock"]
 
 
@@ -304,7 +309,7 @@ def leave_a_job_parked(h: History) -> None:
 
 
 def lose_a_lease(h: History) -> None:
-    h.find("beat", nth=1)["lost"] = 1
+    h.find("beat", nth=1)["lost"] = [["crashed", 1]]
 
 
 def fall_silent(h: History) -> None:

@@ -1,0 +1,44 @@
+"""Fate: ends the process at random moments, as the machine might."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+from tests.torture.witness import Witness
+
+POINTS = (
+    "before enqueue",
+    "after enqueue",
+    "after claim",
+    "at begin",
+    "at end",
+    "before settle",
+    "after settle",
+    "before hand-over",
+    "after hand-over",
+    "after call",
+)
+"""Where a kill hurts: between what was done and what is known of it."""
+
+
+class Fate:
+    """Kills its own process, now and then.
+
+    Args:
+        witness: told just before, so that the kill is counted.
+        seed: of this process.
+        chance: at each point.
+    """
+
+    def __init__(self, witness: Witness, seed: object, chance: float) -> None:
+        self._witness = witness
+        self._random = random.Random(f"fate {seed}")
+        self._chance = chance
+
+    def meet(self, point: str) -> None:
+        """Comes to a point."""
+        if self._chance and self._random.random() < self._chance:
+            self._witness.note("fate", point=point)
+            os.kill(os.getpid(), signal.SIGKILL)

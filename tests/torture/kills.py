@@ -1,0 +1,136 @@
+"""Workers and producers are killed with signal 9 at random moments, again and again."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from tests.torture.checker import Violation
+from tests.torture.evidence import Evidence
+from tests.torture.plan import WORK
+from tests.torture.process import Role
+from tests.torture.rig import Rig
+
+WORKERS = 3
+LEASE = "1500ms"
+SOONEST_S, LATEST_S = 0.05, 0.8
+CHANCE = 0.0004
+"""Of a process to end itself at each point where that hurts; besides the kills from without."""
+
+
+@dataclass(slots=True)
+class Killed:
+    """How processes ended.
+
+    Attributes:
+        by_rig: killed from without, at a random moment.
+        by_fate: by their own hand, at a point where it hurts.
+    """
+
+    by_rig: int = 0
+    by_fate: int = 0
+
+
+def kill_again_and_again(
+    folder: Path, seed: int, kills: int, say: Callable[[str], None], plant: str = ""
+) -> tuple[Evidence, list[Violation], Killed]:
+    """Runs it.
+
+    Args:
+        folder: empty.
+        seed: of what is drawn; the moments at which the machine runs what are its own.
+        kills: from without.
+        say: prints a line.
+        plant: a fault to be planted in each process.
+
+    Returns:
+        What was seen, what must not be, and how many were killed.
+    """
+    rig = Rig(folder, seed, calm=False, say=say)
+    worker = Role(
+        name="worker",
+        folder=folder,
+        seed=seed,
+        lane=WORK,
+        concurrency=12,
+        lease=LEASE,
+        fails=0.05,
+        chance=CHANCE,
+        plant=plant,
+    )
+    maker = Role(
+        name="maker",
+        folder=folder,
+        seed=seed,
+        jobs=-1,
+        batch=12,
+        pause_s=0.04,
+        calls=0.15,
+        chance=CHANCE,
+        plant=plant,
+    )
+    crew = _Crew(rig, [worker] * WORKERS + [maker])
+    killed = _strike(rig, crew, kills)
+    say("no more kills: what is left is worked off")
+    crew.dismiss()
+    for role in [worker] * 2:
+        rig.start(replace(role, name="after", chance=0.0))
+    rig.end()
+    return *rig.verdict(), killed
+
+
+class _Crew:
+    """Processes of which each is followed by another when it dies."""
+
+    def __init__(self, rig: Rig, roles: list[Role]) -> None:
+        self.rig = rig
+        self.born = 0
+        self.members: list[tuple[Role, BaseProcess]] = []
+        for role in roles:
+            self.add(role)
+
+    def add(self, role: Role) -> None:
+        self.born += 1
+        one = self.rig.start(replace(role, name=f"{role.name} {self.born}"))
+        self.members.append((role, one))
+
+    def replace(self, member: tuple[Role, BaseProcess]) -> None:
+        """The process is dead or dies now; another takes its place."""
+        self.members.remove(member)
+        self.rig.kill(member[1])
+        self.add(member[0])
+
+    def dead(self, seconds: float) -> list[tuple[Role, BaseProcess]]:
+        """Those that die by themselves within so long."""
+        ready = wait([one.sentinel for _, one in self.members], timeout=seconds)
+        return [member for member in self.members if member[1].sentinel in ready]
+
+    def dismiss(self) -> None:
+        """Kills all of them."""
+        for _, one in self.members:
+            self.rig.kill(one)
+
+
+def _strike(rig: Rig, crew: _Crew, kills: int) -> Killed:
+    chance = random.Random(f"kills {rig.seed}")
+    killed = Killed()
+    while killed.by_rig < kills:
+        dead = crew.dead(chance.uniform(SOONEST_S, LATEST_S))
+        for member in dead:
+            member[1].join()
+            if member[1].exitcode != -signal.SIGKILL:
+                message = f"{member[0].name} ended with {member[1].exitcode}"
+                raise RuntimeError(message)
+            killed.by_fate += 1
+            crew.replace(member)
+        if not dead:
+            crew.replace(chance.choice(crew.members))
+            killed.by_rig += 1
+            if killed.by_rig % 10 == 0:
+                rig.say(f"{killed.by_rig} of {kills} killed, {killed.by_fate} by their own hand")
+    return killed

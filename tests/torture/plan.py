@@ -1,0 +1,173 @@
+"""What the rigs ask of the engine: gates, kinds, and jobs with what they need, drawn from a seed.
+
+What a job needs is drawn here and told to the witness before the engine hears of it; the checker
+never asks the engine what it made of that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import headway as hw
+from headway.core.job import NewJob
+
+WORK, LIGHT = "work", "light"
+MEMBERS = {"one": 2, "two": 3, "three": 1}
+BUDGET = 6
+BUSY = 40
+PACE, PACE_MS = 250, 500
+GUEST, GUEST_MS = 3, 400
+START_WITHIN_MS = 150
+PLACES, GUESTS = 60, 200
+DEADLINE = "3s"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Gates = list[tuple[str, int, str]]
+Body = Callable[[hw.Job], Awaitable[None]]
+
+GATES: dict[str, dict[str, Any]] = {
+    "lock": {"kind": "slots", "capacity": 1},
+    "budget": {"kind": "slots", "capacity": BUDGET},
+    "lane": {"kind": "slots", "capacity": BUSY},
+    "lines": {"kind": "pool", "members": MEMBERS},
+    "pace": {"kind": "rate", "limit": PACE, "per_ms": PACE_MS},
+    "guest": {"kind": "rate", "limit": GUEST, "per_ms": GUEST_MS},
+}
+LANE: Gates = [(f"lane:{WORK}", 1, "lane")]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A job, and what the witness is told of it."""
+
+    job: NewJob
+    gates: Gates
+    due_at: int | None
+    hands_over: bool
+
+    @property
+    def fact(self) -> list[object]:
+        return [self.job.id, self.gates, self.due_at, self.hands_over]
+
+
+def declare(url: str, work: Body, call: Body, store: hw.Store | None = None) -> hw.App:
+    """The app of every process of a rig.
+
+    Args:
+        url: of the store.
+        work: what handlers do.
+        call: what handlers do that hand over.
+        store: an open one instead of the URL's.
+    """
+    app = hw.App(url, store=store, name="torture")
+    app.lane(WORK, concurrency=BUSY)
+    lock = hw.Slots("lock:{place}", 1)
+    budget = hw.Slots("budget", BUDGET)
+    lines = hw.Pool("lines", MEMBERS)
+    pace = hw.Rate("pace", PACE, per=f"{PACE_MS}ms")
+    guest = hw.Rate("guest:{guest}", GUEST, per=f"{GUEST_MS}ms")
+    again = hw.Backoff(attempts=200, base="20ms", cap="300ms")
+    within = f"{START_WITHIN_MS}ms"
+
+    @app.job(lane=LIGHT, retry=again)
+    async def light(job: hw.Job) -> None:
+        await work(job)
+
+    @app.job(lane=WORK, retry=again, start_within=within)
+    async def plain(job: hw.Job) -> None:
+        await work(job)
+
+    @app.job(lane=WORK, retry=again, start_within=within, gates=[lock])
+    async def locked(job: hw.Job, place: int) -> None:
+        await work(job)
+
+    @app.job(lane=WORK, retry=again, start_within=within, gates=[budget.take(1)])
+    async def small(job: hw.Job) -> None:
+        await work(job)
+
+    @app.job(lane=WORK, retry=again, start_within=within, gates=[budget.take(4)])
+    async def large(job: hw.Job) -> None:
+        await work(job)
+
+    @app.job(lane=WORK, retry=again, start_within=within, gates=[lines])
+    async def pooled(job: hw.Job) -> None:
+        await work(job)
+
+    @app.job(lane=WORK, retry=again, start_within=within, gates=[guest, pace])
+    async def paced(job: hw.Job, guest: int) -> None:
+        await work(job)
+
+    @app.job(
+        lane=WORK, retry=again, start_within=within, gates=[lock, guest, lines, budget.take(2)]
+    )
+    async def everything(job: hw.Job, place: int, guest: int) -> None:
+        await work(job)
+
+    @app.job(lane=WORK, retry=again, start_within=within, gates=[lock, budget.take(1)])
+    async def calls(job: hw.Job, place: int) -> None:
+        await call(job)
+
+    return app
+
+
+class Jobs:
+    """Draws jobs.
+
+    Args:
+        app: from `declare`.
+        seed: the same seed draws the same jobs, but for their ids.
+        calls: the share of jobs that hand over.
+        later: the share of jobs that are due later.
+    """
+
+    def __init__(self, app: hw.App, seed: object, *, calls: float, later: float) -> None:
+        self._app = app
+        self._random = random.Random(f"jobs {seed}")
+        self._calls = calls
+        self._later = later
+
+    def draw(self, now_ms: int) -> Asked:
+        """One job.
+
+        Args:
+            now_ms: the caller's time, ms UTC, from which some are due a little later.
+        """
+        chance = self._random
+        due_at = now_ms + chance.randrange(2_000) if chance.random() < self._later else None
+        place, guest = chance.randrange(PLACES), chance.randrange(GUESTS)
+        lock = (f"lock:{place}", 1, "lock")
+        paced = (f"guest:{guest}", 1, "guest")
+        lines = ("lines", 1, "lines")
+        if chance.random() < self._calls:
+            gates: Gates = [lock, ("budget", 1, "budget")]
+            return self._asked("calls", gates, due_at, hands_over=True, place=place)
+        kind = chance.choice(["plain", "locked", "small", "large", "pooled", "paced", "everything"])
+        drawn: dict[str, tuple[Gates, dict[str, int]]] = {
+            "plain": ([], {}),
+            "locked": ([lock], {"place": place}),
+            "small": ([("budget", 1, "budget")], {}),
+            "large": ([("budget", 4, "budget")], {}),
+            "pooled": ([lines], {}),
+            "paced": ([paced, ("pace", 1, "pace")], {"guest": guest}),
+            "everything": (
+                [lock, paced, lines, ("budget", 2, "budget")],
+                {"place": place, "guest": guest},
+            ),
+        }
+        gates, args = drawn[kind]
+        # What hands over gives the lane's place back at its hand-over; the others at their end.
+        return self._asked(kind, [*gates, *LANE], due_at, hands_over=False, **args)
+
+    def _asked(
+        self, kind: str, gates: Gates, due_at: int | None, *, hands_over: bool, **args: int
+    ) -> Asked:
+        due = None if due_at is None else EPOCH + timedelta(milliseconds=due_at)
+        return Asked(self._app.kind(kind).make(due=due, **args), gates, due_at, hands_over)
+
+    def light(self) -> Asked:
+        """One job of the light lane."""
+        return Asked(self._app.kind("light").make(), [], None, hands_over=False)

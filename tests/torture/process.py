@@ -1,0 +1,180 @@
+"""One process of a rig: it makes jobs, or works, or both, until it is told to stop or is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import headway as hw
+from headway.core.job import MAX_BATCH
+from headway.runtime import event_loop
+from headway.stores import open_store
+from tests.torture import flag
+from tests.torture.fate import Fate
+from tests.torture.plan import DEADLINE, LIGHT, Asked, Jobs, declare
+from tests.torture.watched import WatchedStore
+from tests.torture.witness import Witness
+
+PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Role:
+    """What a process does.
+
+    Attributes:
+        name: for the seed and for people.
+        folder: where the store and the witness's file lie.
+        seed: of the whole run.
+        lane: that it works for; empty for none.
+        jobs: to be made; 0 for none, a negative number for as many as it can until it is stopped.
+        batch: the most jobs of one enqueue.
+        pause_s: between enqueues.
+        calls: the share of jobs that hand over.
+        concurrency: handlers at once.
+        lease: of its worker.
+        fails: the share of runs that fail.
+        chance: of a kill by its own hand, at each point.
+        plant: a fault to be planted, so that the checker is seen to find it.
+    """
+
+    name: str
+    folder: Path
+    seed: int
+    lane: str = ""
+    jobs: int = 0
+    batch: int = 1
+    pause_s: float = 0.0
+    calls: float = 0.0
+    concurrency: int = 32
+    lease: str = "5s"
+    fails: float = 0.0
+    chance: float = 0.0
+    plant: str = ""
+
+    @property
+    def url(self) -> str:
+        return store_url(self.folder)
+
+
+def store_url(folder: Path) -> str:
+    return f"sqlite:///{folder / 'headway.db'}"
+
+
+def witness_file(folder: Path) -> Path:
+    return folder / "witness.jsonl"
+
+
+def run(role: Role) -> None:
+    """The whole life of a process, until the flag to stop is up."""
+    event_loop.run(_Process(role).live())
+
+
+class _Process:
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.witness = witness = Witness(witness_file(role.folder))
+        self.fate = Fate(witness, f"{role.seed} {role.name}", role.chance)
+        self.random = random.Random(f"work {role.seed} {role.name}")
+        self.lost: list[str] = []
+        self.store = open_store(role.url)
+        watched = WatchedStore(self.store, witness, self.fate)
+        self.app = declare(role.url, self.work, self.call, store=watched)
+
+    async def live(self) -> None:
+        role = self.role
+        tasks: list[asyncio.Task[None]] = []
+        worker = None
+        if role.lane:
+            worker = self.app.worker(
+                lanes=(role.lane,), concurrency=role.concurrency, lease=role.lease, grace="5s"
+            )
+            tasks.append(asyncio.create_task(worker.run()))
+        if role.jobs:
+            tasks.append(asyncio.create_task(self.make()))
+        stop = flag.stop(role.folder)
+        while not stop.up:
+            await asyncio.sleep(PAUSE_S)
+            for task in tasks:
+                if task.done():
+                    task.result()  # an error ends the process, and so is seen
+        if worker is not None:
+            worker.stop()
+        await asyncio.gather(*tasks)
+        await self.store.close()
+        self.witness.note("left", role=role.name)
+
+    # Making
+
+    async def make(self) -> None:
+        role = self.role
+        jobs = Jobs(self.app, f"{role.seed} {role.name}", calls=role.calls, later=0.1)
+        left = role.jobs
+        enough = flag.enough(role.folder)
+        while left and not enough.up:
+            size = self.random.randint(1, min(role.batch, MAX_BATCH))
+            if left > 0:
+                size = min(size, left)
+                left -= size
+            if role.lane == LIGHT:
+                await self.enqueue([jobs.light()])
+            else:
+                await self.enqueue([jobs.draw(time.time_ns() // 1_000_000) for _ in range(size)])
+            await asyncio.sleep(role.pause_s)
+        flag.made(role.folder, role.name).hoist()
+
+    async def enqueue(self, asked: list[Asked]) -> None:
+        self.witness.note("asked", jobs=[one.fact for one in asked])
+        if self.role.plant == "lose" and not self.lost:
+            sent = self.lost = [one.job.id for one in asked]
+        else:
+            sent = [one.id for one in await self.app.send_many_async(one.job for one in asked)]
+        self.witness.note("acked", jobs=sent)
+
+    # Working
+
+    async def work(self, job: hw.Job) -> None:
+        outcome = "stopped"
+        self.begin(job)
+        try:
+            if self.random.random() < 0.3:
+                await asyncio.sleep(self.random.random() / 100)
+            if self.random.random() < self.role.fails:
+                outcome = "failed"
+                message = "the outside world said no"
+                raise RuntimeError(message)
+            outcome = "done"
+        finally:
+            self.end(job, outcome)
+
+    async def call(self, job: hw.Job) -> None:
+        outcome = "stopped"
+        self.begin(job)
+        try:
+            if self.role.plant != "call early":
+                await job.hand_over(timeout=DEADLINE)
+                self.fate.meet("after hand-over")
+                self.witness.note("handed", job=job.id, run=job.run)
+            # From here on the outside world is touched: it must happen once, or never.
+            self.witness.note("called", job=job.id, run=job.run)
+            self.fate.meet("after call")
+            outcome = "done"
+        finally:
+            self.end(job, outcome)
+
+    def begin(self, job: hw.Job) -> None:
+        members = {} if self.role.plant == "one line" else dict(job.permits)
+        if self.role.plant == "one line" and job.permits:
+            members = {"lines": "three"}
+        self.witness.note("begin", job=job.id, run=job.run, members=members)
+        self.fate.meet("at begin")
+
+    def end(self, job: hw.Job, outcome: str) -> None:
+        if self.role.plant == "leave early":
+            # Works on after it has said that it was through.
+            self.witness.note("begin", job=job.id, run=job.run, members=dict(job.permits))
+        self.witness.note("end", job=job.id, run=job.run, outcome=outcome)
+        self.fate.meet("at end")

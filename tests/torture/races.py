@@ -1,0 +1,64 @@
+"""Three processes race on one file: two flood it and work, a light one must not starve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.torture.checker import Violation
+from tests.torture.evidence import Evidence
+from tests.torture.plan import LIGHT, WORK
+from tests.torture.process import Role
+from tests.torture.rig import Rig
+
+LIGHT_LEASE = "3s"
+
+
+def race(
+    folder: Path, seed: int, jobs: int, say: Callable[[str], None], plant: str = ""
+) -> tuple[Evidence, list[Violation]]:
+    """Runs it.
+
+    Args:
+        folder: empty.
+        seed: of what is drawn.
+        jobs: made by the two that flood.
+        say: prints a line.
+        plant: a fault to be planted in both of them.
+
+    Returns:
+        What was seen, and what must not be.
+    """
+    rig = Rig(folder, seed, calm=True, say=say)
+    floods = ("flood 0", "flood 1")
+    for name in floods:
+        role = Role(
+            name=name,
+            folder=folder,
+            seed=seed,
+            lane=WORK,
+            jobs=jobs // 2,
+            batch=400,
+            calls=0.03,
+            lease="10s",
+            fails=0.03,
+            plant=plant,
+        )
+        rig.start(role)
+    rig.start(
+        Role(
+            name="light",
+            folder=folder,
+            seed=seed,
+            lane=LIGHT,
+            jobs=-1,
+            pause_s=0.05,
+            concurrency=2,
+            lease=LIGHT_LEASE,
+        )
+    )
+    rig.wait_until_made(*floods)
+    say(f"{jobs} jobs made")
+    rig.work_off(WORK)
+    rig.end()
+    return rig.verdict()

@@ -1,0 +1,206 @@
+"""What both rigs share: processes that come and go, the end, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from headway.contract.views import GatesQuery
+from headway.stores import open_store
+from tests.torture import flag, onlookers, process
+from tests.torture.checker import Violation, check
+from tests.torture.evidence import Evidence, read_evidence
+from tests.torture.plan import GATES, START_WITHIN_MS
+from tests.torture.process import Role, store_url, witness_file
+from tests.torture.witness import Witness
+
+# A clean server forks the processes: each begins without threads, and within milliseconds.
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["tests.torture.process", "tests.torture.onlookers"])
+DRAIN_S = 240.0
+SLACK_MS = 100
+"""Left to a handler between its worker's look at the clock and its own first line."""
+
+
+@dataclass(slots=True)
+class Rig:
+    """One run: a folder with one store and one witness.
+
+    Attributes:
+        folder: empty at first.
+        seed: of everything that is drawn.
+        calm: whether nothing is killed, so that no lease may be lost.
+        say: prints a line.
+    """
+
+    folder: Path
+    seed: int
+    calm: bool
+    say: Callable[[str], None]
+    witness: Witness = field(init=False)
+    running: list[BaseProcess] = field(default_factory=list)
+    looking: list[BaseProcess] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.witness = Witness(witness_file(self.folder))
+        plan: dict[str, Any] = {
+            "gates": GATES,
+            "calm": self.calm,
+            "start_within_ms": START_WITHIN_MS,
+            "slack_ms": SLACK_MS,
+            "audits": 5,
+        }
+        self.witness.note("plan", plan=plan)
+        asyncio.run(_prepare(self.folder))
+        for target, args in (
+            (onlookers.audit, (self.folder,)),
+            (onlookers.answer, (self.folder, self.seed)),
+        ):
+            self.looking.append(_start(target, *args))
+
+    def start(self, role: Role) -> BaseProcess:
+        """A new process."""
+        one = _start(process.run, role)
+        self.running.append(one)
+        return one
+
+    def wait_until_made(self, *names: str) -> None:
+        """Waits until these processes have made all their jobs, or one of them has failed."""
+        end = time.monotonic() + DRAIN_S
+        while not all(flag.made(self.folder, name).up for name in names):
+            if time.monotonic() > end or self.failed():
+                return
+            time.sleep(0.1)
+
+    def kill(self, one: BaseProcess) -> None:
+        """Ends a process without a word, if it has not ended so itself."""
+        pid = one.pid or 0
+        if one.is_alive():
+            os.kill(pid, signal.SIGKILL)
+        one.join()
+        self.running.remove(one)
+        self.witness.note("died", of=pid)
+
+    def failed(self) -> list[str]:
+        """Processes that ended by an error of their own."""
+        ended = [one for one in [*self.running, *self.looking] if not one.is_alive()]
+        return [f"{one.name} ended with {one.exitcode}" for one in ended if one.exitcode]
+
+    def work_off(self, *lanes: str) -> int:
+        """Waits until no job is left in these lanes; how many were left all the same."""
+        return asyncio.run(_work_off(self.folder, lanes, self.failed, self.say))
+
+    def end(self) -> None:
+        """Lets no more be made, waits until no job is left, and stops everybody."""
+        flag.enough(self.folder).hoist()
+        self.work_off()
+        flag.stop(self.folder).hoist()
+        _join(self.running)
+        flag.over(self.folder).hoist()
+        _join(self.looking)
+
+    def verdict(self) -> tuple[Evidence, list[Violation]]:
+        """What the checker finds in the witness's file and the export."""
+        found = [Violation("process", one) for one in self.failed()]
+        asyncio.run(_note_gates(self.folder, self.witness))
+        found += [Violation("integrity", one) for one in _integrity(self.folder)]
+        export = self.folder / "export.jsonl"
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "headway", "export", "--no-trail"),
+                *("--out", str(export), "--store", store_url(self.folder)),
+            ],
+            check=True,
+            capture_output=True,
+        )
+        with witness_file(self.folder).open("rb") as seen, export.open("rb") as told:
+            evidence = read_evidence(seen, told)
+        return evidence, found + check(evidence)
+
+
+def _start(target: Callable[..., None], *args: Any) -> BaseProcess:
+    one = _PROCESSES.Process(target=target, args=args, daemon=True)
+    one.start()
+    return one
+
+
+def _join(processes: list[BaseProcess]) -> None:
+    for one in processes:
+        one.join(60)
+        if one.is_alive():
+            one.kill()
+            one.join()
+
+
+async def _prepare(folder: Path) -> None:
+    """Makes the store and declares, before anybody races for it."""
+    app = process.declare(store_url(folder), _nothing, _nothing)
+    async with app:
+        pass
+
+
+async def _nothing(_: object) -> None:
+    return None
+
+
+async def _work_off(
+    folder: Path,
+    lanes: tuple[str, ...],
+    failed: Callable[[], list[str]],
+    say: Callable[[str], None],
+) -> int:
+    store = open_store(store_url(folder))
+    end = time.monotonic() + DRAIN_S
+    told = 0.0
+    try:
+        while left := await onlookers.unfinished(store, lanes):
+            if time.monotonic() > end or failed():
+                return left
+            if time.monotonic() - told > 2:
+                told = time.monotonic()
+                say(f"{left} jobs left")
+            await asyncio.sleep(0.2)
+        return 0
+    finally:
+        await store.close()
+
+
+async def _note_gates(folder: Path, witness: Witness) -> None:
+    store = open_store(store_url(folder))
+    gates: list[dict[str, object]] = []
+    cursor: str | None = None
+    while True:
+        page = await store.read(GatesQuery(cursor=cursor, limit=1_000))
+        gates += [
+            {
+                "name": gate.name,
+                "kind": gate.kind,
+                "used": gate.used,
+                "holders": gate.holder_count,
+                "parked": gate.parked,
+            }
+            for gate in page.rows
+        ]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    await store.close()
+    witness.note("gates", gates=gates)
+
+
+def _integrity(folder: Path) -> list[str]:
+    db = sqlite3.connect(folder / "headway.db")
+    rows = [row[0] for row in db.execute("PRAGMA integrity_check")]
+    db.close()
+    return [] if rows == ["ok"] else rows

@@ -1,0 +1,57 @@
+"""The rigs, small; `python -m tests.torture` runs them at their full size."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LIMIT_S = 400
+
+
+def torture(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.torture", "--dir", str(folder), *words],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.parametrize(
+    ("rig", "size"),
+    [
+        pytest.param("races", ("--jobs", "400")),
+        pytest.param("kills", ("--kills", "3")),
+        pytest.param("races", ("--jobs", "2000"), marks=pytest.mark.slow),
+        pytest.param("kills", ("--kills", "10"), marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_tortured_keeps_its_promises(
+    tmp_path: Path, rig: str, size: tuple[str, str]
+) -> None:
+    done = torture(tmp_path, "--only", rig, *size)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{rig}: no violation" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.parametrize(
+    ("plant", "rule"),
+    [
+        ("lose", "lost"),
+        ("call early", "called early"),
+        ("one line", "capacity"),
+        ("leave early", "double start"),
+    ],
+)
+def test_a_fault_planted_in_a_rig_is_found(tmp_path: Path, plant: str, rule: str) -> None:
+    done = torture(tmp_path, "--only", "races", "--jobs", "500", "--plant", plant)
+    assert done.returncode == 1
+    assert f"VIOLATION {rule}: " in done.stdout

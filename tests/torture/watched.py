@@ -1,0 +1,82 @@
+"""A store that tells the witness what it was asked and what it answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.enqueue import Enqueued
+from headway.contract.outcomes import HandedOver, SettleRequest, Verdict
+from headway.contract.store import Store
+from headway.core.job import NewJob
+from tests.torture.fate import Fate
+from tests.torture.witness import Witness
+
+WORDS = {
+    "Succeeded": "succeeded",
+    "Failed": "failed",
+    "Died": "died",
+    "Released": "released",
+    "HandedOver": "handed over",
+    "Returned": "returned",
+}
+
+
+class WatchedStore:
+    """Passes everything on.
+
+    Args:
+        store: the real one.
+        witness: told.
+        fate: met before and after.
+    """
+
+    def __init__(self, store: Store, witness: Witness, fate: Fate) -> None:
+        self._store = store
+        self._witness = witness
+        self._fate = fate
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        self._fate.meet("before enqueue")
+        reply = await self._store.enqueue(jobs)
+        self._fate.meet("after enqueue")
+        return reply
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        reply = await self._store.claim(request)
+        if reply.jobs:
+            self._fate.meet("after claim")
+        return reply
+
+    async def settle(self, request: SettleRequest) -> list[Verdict]:
+        handing = any(isinstance(one, HandedOver) for one in request.outcomes)
+        self._fate.meet("before hand-over" if handing else "before settle")
+        since = time.monotonic_ns()
+        reply = await self._store.settle(request)
+        self._fate.meet("after settle")
+        self._witness.note(
+            "settled",
+            since=since,
+            verdicts=[
+                (one.job, one.run, WORDS.get(type(one).__name__, "other"), str(verdict))
+                for one, verdict in zip(request.outcomes, reply, strict=True)
+            ],
+        )
+        return reply
+
+    async def beat(self, request: BeatRequest) -> BeatReply:
+        since = time.monotonic_ns()
+        reply = await self._store.beat(request)
+        self._witness.note(
+            "beat",
+            since=since,
+            worker=request.worker,
+            lease_ms=request.lease_ms,
+            lost=reply.lost,
+        )
+        return reply
