@@ -174,7 +174,8 @@ def _read_job(day: Day, number: int, line: str) -> None:
 
 
 def _check_shape(job: Json) -> None:
-    numbers = [job["due_at"], *(run["claimed_at"] for run in job["runs"])]
+    numbers = [job["due_at"]]
+    numbers += [run[name] for run in job["runs"] for name in ("due_at", "claimed_at")]
     ends = [run[name] for run in job["runs"] for name in ("handed_at", "ended_at")]
     numbers += [at for at in ends if at is not None]
     if not all(type(at) is int for at in numbers):
@@ -246,16 +247,22 @@ def _left_as_often_as_it_should(row: Row, job: Json) -> Iterator[Violation]:
 def nothing_leaves_early(day: Day) -> Iterator[Violation]:
     """No start before the due moment, and each due moment is the row's, in the run's time."""
     for row, job, run in day.flown():
-        early = job["due_at"] - run["claimed_at"]
+        early = max(_planned(job), run["due_at"]) - run["claimed_at"]
         if early > 0:
             yield Violation("too early", f"{row.name} started {early} ms before it was due")
     # Each due moment differs from its row's by the same shift, but for a cut-off millisecond.
-    shifts = [(job["due_at"] - row.due_ms / day.speed, row) for row, job in day.pairs()]
+    shifts = [(_planned(job) - row.due_ms / day.speed, row) for row, job in day.pairs()]
     middle = sorted(shift for shift, _ in shifts)[len(shifts) // 2] if shifts else 0.0
     for shift, row in shifts:
         if abs(shift - middle) > 1.01:
             where = f"{row.name} was due {shift - middle:+.0f} ms from what its row says"
             yield Violation("wrong moment", where)
+
+
+def _planned(job: Json) -> int:
+    """When a flight was first due; a run that was lost is due again at a later moment."""
+    due_at: int = job["runs"][0]["due_at"] if job["runs"] else job["due_at"]
+    return due_at
 
 
 def no_aircraft_is_in_two_places(day: Day) -> Iterator[Violation]:

@@ -82,8 +82,10 @@ def by_airport(departures: Iterable[Departure]) -> dict[str, list[Departure]]:
 def _departure(job: dict[str, Any], speed: float) -> Departure:
     plan = job["args"]
     due_at = datetime.fromisoformat(plan["due_at"])
-    starts = [run["claimed_at"] for run in job["runs"] if run["handed_at"] is not None]
-    late_ms = (starts[-1] - job["due_at"]) * speed if starts else None
+    # Of a flight that had to be let go again, the first run says when it was planned to go.
+    runs = job["runs"]
+    starts = [run["claimed_at"] for run in runs if run["handed_at"] is not None]
+    late_ms = (starts[-1] - runs[0]["due_at"]) * speed if starts else None
     return Departure(
         flight=plan["flight"],
         origin=plan["origin"],

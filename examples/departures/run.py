@@ -43,10 +43,10 @@ class Run:
         self.store = f"sqlite:///{out.resolve() / STORE}"
         self.history = out / "history.jsonl"
         self.refused = out / "import.json"
-        self._environment = {**os.environ, SPEED: str(speed), "HEADWAY_STORE": self.store}
+        self.environment = {**os.environ, SPEED: str(speed), "HEADWAY_STORE": self.store}
         root = str(HERE.parents[1])
         paths = [root, os.environ.get("PYTHONPATH", "")]
-        self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        self.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
     def import_rows(self, opens_at: datetime) -> Pace:
         """Makes a job of each row; malformed ones are told and passed over.
@@ -58,7 +58,7 @@ class Run:
             The pace at which the day will pass.
         """
         start_at = datetime.now(UTC) + SOON
-        self._environment |= {OPENS: opens_at.isoformat(), START: start_at.isoformat()}
+        self.environment |= {OPENS: opens_at.isoformat(), START: start_at.isoformat()}
         said = self._headway("import", _near(self.day), "--app", APP, "--lenient", "--json")
         self.refused.write_text(said)
         for row in json.loads(said)["refused"]:
@@ -78,7 +78,7 @@ class Run:
         command = self._command("worker", APP, "--lanes", LANES, "--drain", *HANDLERS)
         with (self.out / "worker.log").open("wb") as log:
             worker = subprocess.Popen(
-                command, env=self._environment, stdout=log, stderr=subprocess.STDOUT
+                command, env=self.environment, stdout=log, stderr=subprocess.STDOUT
             )
             try:
                 asyncio.run(
@@ -104,7 +104,7 @@ class Run:
     def _headway(self, *arguments: str) -> str:
         command = self._command(*arguments)
         done = subprocess.run(
-            command, env=self._environment, check=True, stdout=subprocess.PIPE, text=True
+            command, env=self.environment, check=True, stdout=subprocess.PIPE, text=True
         )
         return done.stdout
 

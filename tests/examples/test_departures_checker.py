@@ -73,7 +73,7 @@ def dispatch(rows: list[Json]) -> list[Json]:
             permits[f"aircraft:{tail}"] = ""
             aircraft[tail] = back
         runway[origin], agents[origin, agent] = at + ceil(75_000 / SPEED), left
-        job["runs"] = [a_run(at, left, back, permits)]
+        job["runs"] = [{**a_run(at, left, back, permits), "due_at": job["due_at"]}]
         job["finished_at"] = back
         landing = a_job(f"landing-{len(jobs)}", back)
         landing.update(kind="land", args={"flight": f"{job['id']}:1"}, finished_at=back)
@@ -87,7 +87,7 @@ def a_job(name: str, due_at: int) -> Json:
 
 
 def a_run(claimed: int, handed: int | None, ended: int, permits: dict[str, str]) -> Json:
-    times = {"claimed_at": claimed, "handed_at": handed, "ended_at": ended}
+    times = {"due_at": claimed, "claimed_at": claimed, "handed_at": handed, "ended_at": ended}
     return {"run": 1, **times, "outcome": "succeeded", "permits": permits}
 
 
@@ -177,11 +177,23 @@ def cancel_without_saying_why(world: World) -> None:
 
 def leave_a_millisecond_early(world: World) -> None:
     job = world.flight(FLIES)
-    job["runs"][0]["claimed_at"] = job["due_at"] - 1
+    job["runs"][0]["claimed_at"] = job["runs"][0]["due_at"] - 1
 
 
 def put_off_the_due_moment(world: World) -> None:
-    world.flight(FLIES_LATER)["due_at"] -= 3
+    world.flight(FLIES_LATER)["runs"][0]["due_at"] -= 3
+
+
+def put_off_the_due_moment_of_a_cancelled_flight(world: World) -> None:
+    world.flight(CANCELLED)["due_at"] += 3
+
+
+def leave_again_before_it_is_due_again(world: World) -> None:
+    job = world.flight(FLIES)
+    lost = deepcopy(job["runs"][0])
+    lost.update(claimed_at=lost["due_at"], handed_at=None, ended_at=lost["due_at"], outcome="lost")
+    job["runs"][0].update(run=2, due_at=job["runs"][0]["claimed_at"] + 1)
+    job["runs"].insert(0, lost)
 
 
 def put_an_aircraft_in_two_places(world: World) -> None:
@@ -274,6 +286,8 @@ FAULTS: list[tuple[Callable[[World], None], str]] = [
     (cancel_without_saying_why, "no trail"),
     (leave_a_millisecond_early, "too early"),
     (put_off_the_due_moment, "wrong moment"),
+    (put_off_the_due_moment_of_a_cancelled_flight, "wrong moment"),
+    (leave_again_before_it_is_due_again, "too early"),
     (put_an_aircraft_in_two_places, "two places"),
     (fly_without_the_lock, "no lock"),
     (come_back_too_soon, "back too soon"),
@@ -301,6 +315,18 @@ def test_a_reported_malformed_row_is_no_violation(world: World) -> None:
     world.rows += [b"not JSON", b'{"flight": "UA1"}', b"[]", b"null", b"1"]
     count = len(ROWS)
     world.refused += range(count + 1, count + 6)
+    assert world.violations() == []
+
+
+def test_a_flight_whose_first_run_was_lost_is_no_violation(world: World) -> None:
+    job = world.flight(FLIES)
+    landing, run = world.landing_of(job), job["runs"][0]
+    lost = {**deepcopy(run), "handed_at": None, "ended_at": run["claimed_at"], "outcome": "lost"}
+    later = ceil(75_000 / SPEED)
+    again = {name: run[name] + later for name in ("due_at", "claimed_at", "handed_at", "ended_at")}
+    job["runs"] = [lost, {**run, **again, "run": 2}]
+    job.update(run=2, due_at=again["due_at"], finished_at=again["ended_at"])
+    landing["args"]["flight"] = f"{job['id']}:2"
     assert world.violations() == []
 
 
