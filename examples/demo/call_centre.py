@@ -28,7 +28,7 @@ ZONES = (
 )
 """Whenever you look, it is office hours in some of them."""
 
-LEADS_A_SECOND = 4.0
+LEADS_A_SECOND = 2.8
 CUSTOMERS = 60
 FATES = {"talked": 58.0, "busy": 16.0, "no answer": 21.0, "bad number": 5.0}
 LOST, LATE, TWICE = 0.04, 0.08, 0.06

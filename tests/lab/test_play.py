@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import InvalidValue
-from headway.core.gates.view import GateView
 from headway.lab.invariants import check
 from headway.lab.play import Played, play
 from headway.lab.report import KindCounts, Report
@@ -231,13 +230,37 @@ def test_fewer_lines_make_longer_waits_for_the_very_same_calls(tmp_path: Path) -
     assert fewer.waits[0].total.p50 > 2 * base.waits[0].total.p50
 
 
-def test_an_engine_that_lets_everything_pass_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GateView, "fits", lambda self, amount: True)
-    scenario, found = played()
-    assert {violation.rule for violation in check(found.history, scenario)} >= {"permits"}
-    gates = {"desk": {"kind": "rate", "limit": 3, "per": "1m"}}
-    scenario, found = played(gates=gates)
-    assert {violation.rule for violation in check(found.history, scenario)} == {"rate"}
+@pytest.mark.parametrize(
+    ("strict", "lax", "rule"),
+    [
+        ({"kind": "slots", "capacity": 2}, {"kind": "slots", "capacity": 3}, "permits"),
+        (
+            {"kind": "pool", "members": {"a": 1, "b": 1}},
+            {"kind": "pool", "members": {"a": 1, "b": 2}},
+            "permits",
+        ),
+        (
+            {"kind": "rate", "limit": 2, "per": "30s"},
+            {"kind": "rate", "limit": 2, "per": "29s"},
+            "rate",
+        ),
+        (
+            {"kind": "hours", "open": "09:00-09:01,09:05-09:30"},
+            {"kind": "hours", "open": "09:00-09:02,09:05-09:30"},
+            "hours",
+        ),
+    ],
+)
+def test_an_engine_that_mistakes_a_limit_is_caught(
+    strict: dict[str, object], lax: dict[str, object], rule: str
+) -> None:
+    workers = [{"name": "w", "lanes": ["main"], "concurrency": 2}]
+    if rule == "permits":
+        workers[0]["concurrency"] = 5
+    scenario, found = played(gates={"desk": strict}, workers=workers)
+    assert check(found.history, scenario) == []
+    _, mistaken = played(gates={"desk": lax}, workers=workers)
+    assert {violation.rule for violation in check(mistaken.history, scenario)} == {rule}
 
 
 def test_an_argument_that_the_engine_refuses_is_told_with_the_file(tmp_path: Path) -> None:
