@@ -100,10 +100,12 @@ def test_prefetch_follows_the_speed_of_the_handlers() -> None:
 
 def test_lease_ends_are_counted_from_the_sending_and_never_shrink() -> None:
     lease = Lease(30_000)
+    assert not lease.lapsing(1e9)
     lease.kept(100.0, 30_000)
     assert (lease.ends, lease.stop_by, lease.interval) == (130.0, 125.0, 10.0)
     lease.kept(105.0, 1_000)
     assert lease.ends == 130.0
+    assert [lease.lapsing(124.9), lease.lapsing(125.0)] == [False, True]
 
 
 @pytest.mark.parametrize(("sent", "bound"), [(99.0, 99.0), (99.9, 99.9)])

@@ -77,7 +77,7 @@ class Heartbeat:
                 lapsed = False
                 seconds = self._lease.interval
             else:
-                late = self._timing.monotonic() >= self._lease.stop_by
+                late = self._lease.lapsing(self._timing.monotonic())
                 if late and not lapsed:
                     lapsed = True
                     _log.error("no beat reached the store: handlers are told to stop")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_NEVER = float("-inf")
+
 
 class Lease:
     """How long the runs live without a beat.
@@ -13,7 +15,7 @@ class Lease:
 
     def __init__(self, ms: int) -> None:
         self.ms = ms
-        self.ends = float("-inf")
+        self.ends = _NEVER
 
     @property
     def interval(self) -> float:
@@ -24,6 +26,10 @@ class Lease:
     def stop_by(self) -> float:
         """When handlers must be told to stop, so that they end before the lease does."""
         return self.ends - self.ms / 6000
+
+    def lapsing(self, now: float) -> bool:
+        """Whether handlers must stop now; never before the store has given a lease at all."""
+        return now >= self.stop_by and self.ends != _NEVER
 
     def kept(self, sent: float, left_ms: int) -> None:
         """Takes note of an answer of the store.

@@ -195,6 +195,8 @@ class Shift:
 
     def _let_go(self) -> None:
         """Stops what can be stopped; what it writes then counts only if the lease still lives."""
+        if not self._lease.lapsing(self._timing.monotonic()):
+            return  # a claim got through meanwhile, and kept it
         self.floor.hand_back("its worker could not beat")
         self._interrupt_all("stop")
 
