@@ -29,9 +29,10 @@ GATES = [
     Gate("slots-a", "slots", capacity=3),
     Gate("slots-b", "slots", capacity=5),
     Gate("rate-r", "rate", capacity=4, per=10),
-    Gate("pool-l", "pool", members={"m": 3, "n": 2}),
+    Gate("pool-l", "pool", members={"m": 5, "n": 2}),
     Gate("pool-r", "pool", members={"m": 2, "n": 2, "o": 1}, strategy="round_robin"),
     Gate("k:{key}", "slots", keyed=True, capacity=1),
+    Gate("l:{key}", "slots", keyed=True, capacity=1),
     Gate("t:{key}", "rate", keyed=True, capacity=1, per=15),
     Gate("q:{key}", "pool", keyed=True, members={"m": 1, "n": 1}, strategy="first_free"),
 ]
@@ -46,12 +47,20 @@ def spec_of(gate: Gate) -> GateSpec:
 
 
 class History:
-    """One random history; `weighted` lets jobs ask for several permits of keyed gates too."""
+    """One random history.
+
+    Args:
+        rig: the store.
+        seed: of all that is random. Of odd ones the jobs are of one flow or few, and crowd at
+            few keyed gates; of even ones they are of many, and need all sorts of gates.
+        weighted: whether jobs ask for several permits of keyed gates too.
+    """
 
     def __init__(self, rig: Rig, seed: int, *, weighted: bool = False) -> None:
         self.rig = rig
         self.random = Random(seed)
         self.weighted = weighted
+        self.crowded = seed % 2 == 1
         self.world = World(rig.clock())
         self.gates = [replace_gate(gate, self.random, weighted=weighted) for gate in GATES]
         self.workers: list[PlayedWorker] = []
@@ -66,7 +75,8 @@ class History:
 
     async def move(self) -> None:
         names = ["enqueue", "claim", "end", "signal", "operate", "time", "close", "capacity"]
-        name = self.random.choices(names, [7, 6, 5, 1, 1, 4, 1, 1])[0]
+        often = [6, 7, 7, 1, 3, 3, 1, 1] if self.crowded else [7, 6, 5, 1, 1, 4, 1, 1]
+        name = self.random.choices(names, often)[0]
         await getattr(self, name)()
 
     async def enqueue(self) -> None:
@@ -77,9 +87,9 @@ class History:
             late = random.random() < 0.2
             due = self.world.now + (random.choice((1, 3, 8, 20)) if late else -random.randrange(3))
             job = self.rig.jobs.make(
-                lane=random.choice(LANES),
-                tenant=random.choice(TENANTS),
-                kind=random.choice(KINDS),
+                lane=LANES[0] if self.crowded else random.choice(LANES),
+                tenant=TENANTS[0] if self.crowded else random.choice(TENANTS),
+                kind=KINDS[0] if self.crowded else random.choice(KINDS),
                 priority=random.randrange(3),
                 due_at=due,
                 expires_at=None,
@@ -94,10 +104,11 @@ class History:
         await self.rig.enqueue(*jobs)
 
     def asked(self, gate: Gate) -> float:
-        """How often jobs need a gate: few flows and crowded keys where amounts are weighted."""
-        if self.weighted:
-            return 0.6 if gate.template == "k:{key}" else 0.15 if gate.keyed else 0.06
-        return 0.22
+        """How often jobs need a gate."""
+        if self.crowded:
+            locks = {"k:{key}": 0.7, "l:{key}": 0.4}
+            return locks.get(gate.template, 0.1 if gate.keyed else 0.04)
+        return 0.2
 
     def use(self, gate: Gate) -> Use:
         most = 3 if not gate.keyed or self.weighted else 1
@@ -105,11 +116,15 @@ class History:
         if gate.kind == "pool":
             amount = min(amount, 2)
         hold = "settled" if self.random.random() < 0.7 else "run"
-        name = gate.template.replace("{key}", str(self.random.randrange(3)))
+        keys = 2 if self.crowded else 3
+        name = gate.template.replace("{key}", str(self.random.randrange(keys)))
         return Use(gate, name, amount, hold)
 
+    def lane(self) -> str:
+        return LANES[0] if self.crowded else self.random.choice(LANES)
+
     async def claim(self) -> None:
-        lane, n = self.random.choice(LANES), self.random.choice((1, 2, 4, 9))
+        lane, n = self.lane(), self.random.choice((1, 2, 4, 9))
         worker = self.random.choice(self.workers)
         reply = await worker.ask(n, lane, lease_ms=LEASE_MS)
         got = [(job.id, dict(job.members)) for job in reply.jobs]
@@ -263,7 +278,7 @@ class History:
 def replace_gate(gate: Gate, random: Random, *, weighted: bool) -> Gate:
     capacity = gate.capacity and max(1, gate.capacity + random.randrange(-1, 2))
     if gate.keyed:
-        capacity = random.choice((1, 2, 4) if weighted else (1, 2))
+        capacity = random.choice((2, 4, 4) if weighted else (1, 2))
     members = dict(gate.members)
     return Gate(gate.template, gate.kind, gate.keyed, capacity, gate.per, members, gate.strategy)
 

@@ -60,7 +60,7 @@ class Job:
 
     @property
     def flow(self) -> tuple[object, ...]:
-        shared = tuple((use.name, use.amount) for use in self.uses if not use.gate.keyed)
+        shared = tuple((use.name, use.amount, use.hold) for use in self.uses if not use.gate.keyed)
         return (self.lane, self.tenant, self.kind, shared)
 
 
