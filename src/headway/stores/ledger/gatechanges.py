@@ -208,7 +208,7 @@ def track_implicit(step: Step, gate: str) -> None:
             for row in ours:
                 if row.id not in have:
                     row.care = row.gated = True
-                    row.members[gate] = ""
+                    row.members = {**row.members, gate: ""}
             ledger.jobs.save(ours)
 
 
