@@ -13,7 +13,7 @@ from headway.core.gates.slots import room
 from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.gates.view import GateView, MemberView
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.rows import FOREVER, GateRow
+from headway.stores.ledger.rows import FOREVER, FlowKey, GateRow
 
 FORGET_AFTER_MS = 60_000
 """How long after its window a keyed rate is forgotten."""
@@ -28,6 +28,7 @@ class GateBook:
         self.rows: dict[str, GateRow | None] = {}
         self.views: dict[str, GateView] = {}
         self.dirty: set[str] = set()
+        self.concurrencies: dict[str, int | None] = {}
 
     # What is known of a gate
 
@@ -103,6 +104,23 @@ class GateBook:
         self._close(view, row)
         self.views[name] = view
         return view
+
+    def implicit_of(self, flow: FlowKey) -> list[GateView]:
+        """Those of the four gates that always apply to a flow's jobs that are defined."""
+        capacities = {
+            "all": None,
+            f"lane:{flow.lane}": self._concurrency(flow.lane),
+            f"tenant:{flow.tenant}": None,
+            f"kind:{flow.kind}": None,
+        }
+        views = (self.implicit(name, capacity) for name, capacity in capacities.items())
+        return [view for view in views if view is not None]
+
+    def _concurrency(self, lane: str) -> int | None:
+        if lane not in self.concurrencies:
+            row = self.ledger.lanes.load([lane]).get(lane)
+            self.concurrencies[lane] = row.current.concurrency if row else None
+        return self.concurrencies[lane]
 
     def _look(self, name: str, template: str) -> GateView:
         spec = self.spec(template)

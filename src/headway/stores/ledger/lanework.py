@@ -138,14 +138,7 @@ class LaneClaim:
         found = self.shared.get(flow)
         if found is None:
             key = self.ledger.jobs.flow(flow)
-            concurrency = self.row.current.concurrency if self.row else None
-            implicit = [
-                self.book.implicit("all"),
-                self.book.implicit(f"lane:{key.lane}", concurrency),
-                self.book.implicit(f"tenant:{key.tenant}"),
-                self.book.implicit(f"kind:{key.kind}"),
-            ]
-            shared = [(view, 1) for view in implicit if view is not None]
+            shared = [(view, 1) for view in self.book.implicit_of(key)]
             shared += [(self.book.view(use), use.amount) for use in key.shared]
             gated = any(view.kind is not None for view, _ in shared)
             found = self.shared[flow] = (shared, gated)

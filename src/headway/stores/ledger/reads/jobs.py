@@ -120,22 +120,12 @@ def shown(ledger: Ledger, row: JobRow) -> str:
         return "blocked"
     if row.state is not State.WAITING:
         return str(row.state)
-    from_gates = GateBook(ledger)
+    book = GateBook(ledger)
     flow = ledger.jobs.flow(row.flow)
-    lane = ledger.lanes.load([row.lane]).get(row.lane)
-    concurrency = lane.current.concurrency if lane else None
-    for name, capacity in (
-        ("all", None),
-        (f"lane:{row.lane}", concurrency),
-        (f"tenant:{row.tenant}", None),
-        (f"kind:{row.kind}", None),
-    ):
-        view = from_gates.implicit(name, capacity)
-        if view is not None and not view.fits(1):
-            return "blocked"
-    if all(from_gates.view(use).fits(use.amount) for use in flow.shared):
-        return "ready"
-    return "blocked"
+    can_run = all(view.fits(1) for view in book.implicit_of(flow)) and all(
+        book.view(use).fits(use.amount) for use in flow.shared
+    )
+    return "ready" if can_run else "blocked"
 
 
 def job_view(

@@ -46,18 +46,13 @@ class _Why:
 
     def _look_at_gates(self) -> None:
         row = self.row
-        lane = self.ledger.lanes.load([row.lane]).get(row.lane)
-        concurrency = lane.current.concurrency if lane else None
-        for name, capacity in (
-            ("all", None),
-            (f"lane:{row.lane}", concurrency),
-            (f"tenant:{row.tenant}", None),
-            (f"kind:{row.kind}", None),
-        ):
-            view = self.book.implicit(name, capacity)
-            if view is not None and not view.fits(1):
-                self.closed.append(gate_state(self.book, name))
-        for use in (*self.ledger.jobs.flow(row.flow).shared, *row.keyed):
+        flow = self.ledger.jobs.flow(row.flow)
+        self.closed += [
+            gate_state(self.book, view.name)
+            for view in self.book.implicit_of(flow)
+            if not view.fits(1)
+        ]
+        for use in (*flow.shared, *row.keyed):
             for one in self._of_turns(use):
                 view = self.book.view(one)
                 if view.never_fits(one.amount):
