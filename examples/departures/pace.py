@@ -75,7 +75,7 @@ def speed_from(environment: Mapping[str, str] = os.environ) -> float:
     return check_speed(environment.get(SPEED, "600"))
 
 
-def pace_from(first: datetime, environment: Mapping[str, str] = os.environ) -> Pace:
+def pace_from(first: datetime, speed: float, environment: Mapping[str, str] = os.environ) -> Pace:
     """The pace of an import that begins now.
 
     DEPARTURES_START says when the day opens (three seconds from now if it is not set) and
@@ -83,6 +83,7 @@ def pace_from(first: datetime, environment: Mapping[str, str] = os.environ) -> P
 
     Args:
         first: the moment of the day to open with where DEPARTURES_OPENS is not set.
+        speed: seconds of the day in one second of the run.
         environment: where to look.
 
     Returns:
@@ -93,7 +94,7 @@ def pace_from(first: datetime, environment: Mapping[str, str] = os.environ) -> P
     """
     soon = datetime.now(UTC) + timedelta(seconds=3)
     return Pace(
-        speed=speed_from(environment),
+        speed=speed,
         start_at=_moment(START, environment, soon),
         opens_at=_moment(OPENS, environment, first),
     )

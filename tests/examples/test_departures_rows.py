@@ -143,11 +143,10 @@ def test_moments_and_spans_of_the_day_shrink_by_the_speed() -> None:
     opens = datetime(2013, 1, 15, 10, tzinfo=UTC)
     start = datetime(2030, 6, 1, tzinfo=UTC)
     asked = {
-        "DEPARTURES_SPEED": "600",
         "DEPARTURES_START": start.isoformat(),
         "DEPARTURES_OPENS": opens.isoformat(),
     }
-    day = pace.pace_from(opens + timedelta(hours=1), asked)
+    day = pace.pace_from(opens + timedelta(hours=1), 600, asked)
     assert day.moment(opens) == start
     assert day.moment(opens + timedelta(hours=1)) == start + timedelta(seconds=6)
     assert day.moment(opens - timedelta(hours=1)) == start - timedelta(seconds=6)
@@ -156,8 +155,8 @@ def test_moments_and_spans_of_the_day_shrink_by_the_speed() -> None:
 
 def test_an_import_without_settings_opens_the_day_with_its_first_row() -> None:
     first = datetime(2013, 1, 15, 10, tzinfo=UTC)
-    day = pace.pace_from(first, {})
-    assert day.speed == 600
+    assert pace.speed_from({}) == 600
+    day = pace.pace_from(first, 600, {})
     assert day.moment(first) == day.start_at
 
 
@@ -171,4 +170,4 @@ def test_a_speed_that_is_none_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["now", "2013-01-15T05:00:00"])
 def test_a_start_that_is_no_moment_is_refused(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is"):
-        pace.pace_from(datetime(2013, 1, 15, tzinfo=UTC), {name: text})
+        pace.pace_from(datetime(2013, 1, 15, tzinfo=UTC), 600, {name: text})
