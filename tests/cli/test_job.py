@@ -21,6 +21,16 @@ def test_a_job_is_shown_with_its_runs_and_trail(headway: Headway):
         assert part in ran.out
 
 
+def test_a_long_error_is_one_line_in_the_tables_and_whole_at_the_end(headway: Headway):
+    (made,) = enqueue(new_job())
+    (started,) = claim("main")
+    error = "ValueError: boom\nTraceback:\n  File \x1b[2J, line 3\nValueError: boom\n"
+    settle(Failed(made, started.run, error=error, after_ms=3_600_000))
+    lines = headway("job", made).out.splitlines()
+    assert sum("Traceback" in line for line in lines) == 1
+    assert lines[-3:] == ["Traceback:", "  File \\x1b[2J, line 3", "ValueError: boom"]
+
+
 def test_a_job_in_json_has_its_runs_with_permits_and_its_trail(headway: Headway):
     declare_line()
     use = GateUse(name="line", template="line", shared=True)

@@ -40,17 +40,7 @@ def job(session: Session, id: Annotated[str, typer.Argument(help="The job's id."
     if found.runs:
         session.terminal.line("")
         session.terminal.table(
-            [
-                "RUN",
-                "TRY",
-                "STAGE",
-                "STARTED",
-                "HANDED OVER",
-                "ENDED",
-                "OUTCOME",
-                "PERMITS",
-                "ERROR",
-            ],
+            _RUN_COLUMNS,
             [_run(session, run) for run in found.runs],
             empty="",
         )
@@ -61,6 +51,11 @@ def job(session: Session, id: Annotated[str, typer.Argument(help="The job's id."
             [(session.clock.at(n.at), n.what, n.author, n.reason) for n in found.trail],
             empty="",
         )
+    lines = found.error.rstrip().splitlines()
+    if len(lines) > 1:
+        session.terminal.line("")
+        for line in lines[1:]:
+            session.terminal.line(line, "dim")
 
 
 def _facts(session: Session, job: JobView) -> list[tuple[str, str]]:
@@ -75,7 +70,7 @@ def _facts(session: Session, job: JobView) -> list[tuple[str, str]]:
         ("kind", job.kind),
         ("state", f"{job.shown}{asked}{doubt}"),
         ("reason", job.reason),
-        ("error", job.error),
+        ("last error", _first_line(job.error)),
         ("lane", job.lane),
         ("tenant", job.tenant),
         ("subject", job.subject or ""),
@@ -124,5 +119,10 @@ def _run(session: Session, run: RunView) -> list[str]:
         ended,
         run.outcome,
         permits,
-        run.error[:200],
+        _first_line(run.error),
     ]
+
+
+def _first_line(error: str) -> str:
+    """What went wrong; the lines after it say where."""
+    return next(iter(error.splitlines()), "")[:200]
