@@ -146,7 +146,9 @@ def _waits(report: Report) -> Any:  # noqa: ANN401
         axis.step(total, shares, where="post", color=color, label=name)
         if any(behind):
             label = f"{shape.kind}: of it behind gates"
-            axis.step(behind, shares, where="post", color=color, linestyle=":", label=label)
+            axis.step(
+                behind, shares, where="post", color=color, linewidth=6, alpha=0.25, label=label
+            )
     most = max((shape.total[-1] / 1000 for shape in shapes), default=0.0)
     _time_axis(axis, most)
     axis.set_ylim(0, 102)
