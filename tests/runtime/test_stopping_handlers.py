@@ -61,6 +61,7 @@ async def test_cancelled_job_ends_cancelled_whatever_its_handler_makes_of_it(
         # A task group asks its task whether somebody has cancelled it.
         async with asyncio.TaskGroup() as group:
             group.create_task(fails())
+            await asyncio.Event().wait()
 
     async def fails() -> None:
         message = "of its own"

@@ -17,7 +17,8 @@ from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.answers import Ended, Running, Unknown
-from headway.runtime.job import Job, encode
+from headway.runtime.encoding import encode
+from headway.runtime.job import Job
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

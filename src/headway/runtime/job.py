@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 from urllib.parse import quote
 
-import msgspec
-
 from headway.contract.claims import Claimed
 from headway.contract.outcomes import (
     Closing,
@@ -23,12 +21,13 @@ from headway.core.errors import (
     HandlerCancelled,
     InvalidValue,
     LeaseLost,
-    PayloadTooLarge,
 )
-from headway.core.job import MAX_BATCH, MAX_RESULT, NewJob
+from headway.core.job import MAX_BATCH, NewJob
 from headway.core.naming import check_name
 from headway.runtime.answers import moment
 from headway.runtime.desk import Desk
+from headway.runtime.encoding import encode
+from headway.runtime.sync_job import SyncJob
 
 Stop = Literal["cancel", "lost", "stop", "timeout"]
 """Why a handler is told to stop: its job is cancelled, its lease lost, its worker stops, its time
@@ -294,84 +293,3 @@ class Job:
                 self.told_to_stop("cancel")
                 message = f"job {self.id} is cancelled"
                 raise HandlerCancelled(message, hint="stop before the outside world is touched")
-
-
-class SyncJob:
-    """What a handler in a thread or a process calls instead of awaiting."""
-
-    __slots__ = ("_desk", "_job")
-
-    def __init__(self, job: Job, desk: Desk) -> None:
-        self._job = job
-        self._desk = desk
-
-    def hand_over(self, key: str | None = None, *, timeout: object = "30m") -> None:
-        """As `Job.hand_over`.
-
-        Raises:
-            LeaseLost: the run is not live any more; nothing was written.
-            HandlerCancelled: somebody cancelled the job; do not touch the outside world.
-        """
-        self._write(self._job.handing_over(key, timeout))
-
-    def offer(self, *, timeout: object = "5m") -> None:
-        """As `Job.offer`.
-
-        Raises:
-            LeaseLost: the run is not live any more; nothing was written.
-            HandlerCancelled: somebody cancelled the job; do not ask the candidate.
-        """
-        self.hand_over(timeout=timeout)
-
-    def known_as(self, key: str) -> None:
-        """As `Job.known_as`.
-
-        Raises:
-            LeaseLost: the run is not live any more; nothing was written.
-        """
-        self._write(KnownAs(self._job.id, self._job.run, key=check_name("key", key)))
-
-    def give_back(self, gate: str) -> None:
-        """As `Job.give_back`.
-
-        Raises:
-            LeaseLost: the run is not live any more; nothing was written.
-        """
-        self._write(GaveBack(self._job.id, self._job.run, gate=check_name("gate", gate)))
-
-    def progress(self, value: object) -> None:
-        """As `Job.progress`.
-
-        Raises:
-            PayloadTooLarge: it is above the limit.
-        """
-        job = self._job
-        self._desk.note_progress(job.id, job.run, encode("progress", value))
-
-    def _write(self, outcome: Outcome) -> None:
-        self._job.settled_by(outcome, self._desk.write_from_thread(outcome))
-
-
-def encode(what: str, value: object) -> bytes:
-    """A value as JSON.
-
-    Args:
-        what: what it is, for the message.
-        value: anything that JSON can carry.
-
-    Returns:
-        UTF-8.
-
-    Raises:
-        InvalidValue: JSON cannot carry it.
-        PayloadTooLarge: it is above the limit.
-    """
-    try:
-        data = msgspec.json.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        message = f"the {what} is no value for JSON: {error}"
-        raise InvalidValue(message[:400]) from None
-    if len(data) > MAX_RESULT:
-        message = f"the {what} has {len(data)} bytes"
-        raise PayloadTooLarge(message, hint=f"at most {MAX_RESULT}; store it, keep a reference")
-    return data

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from uuid_utils import uuid7
@@ -12,9 +12,10 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.instant import parse_instant
 from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob
-from headway.core.naming import check_name, placeholders, resolve
+from headway.core.naming import check_name
 from headway.runtime.handler import Handler
 from headway.runtime.kind_options import KindOptions, check_priority, check_template
+from headway.runtime.known_values import KnownValues
 from headway.runtime.needs import Needs
 from headway.runtime.timing import Timing
 
@@ -197,7 +198,7 @@ class Kind:
         options, needs = self.options, self._needs[self._first]
         args, values = self._arguments.check(arguments)
         where = options.lane if lane is None else check_name("lane", lane)
-        known = _Known(self.name, where, values)
+        known = KnownValues(self.name, where, values)
         whom = known.take("tenant", options.tenant, tenant, empty=True) or ""
         due_at = None if due is None else parse_instant(due)
         self._check_candidates(candidates)
@@ -240,7 +241,7 @@ class Kind:
         needs = self._needs[stage]
         if needs.fixed is not None:
             return needs.fixed
-        known = _Known(self.name, lane, self._arguments.values(args))
+        known = KnownValues(self.name, lane, self._arguments.values(args))
         known.tenant = tenant
         return needs.uses(known.all())
 
@@ -289,32 +290,3 @@ class Kind:
         )
         # The very same object, so that stores see at once that nothing is special.
         return DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
-
-
-class _Known:
-    """The values that a job's names may be made of."""
-
-    __slots__ = ("kind", "lane", "tenant", "values")
-
-    def __init__(self, kind: str, lane: str, values: Mapping[str, object]) -> None:
-        self.kind = kind
-        self.lane = lane
-        self.tenant = ""
-        self.values = values
-
-    def all(self) -> Mapping[str, object]:
-        return {**self.values, "tenant": self.tenant, "lane": self.lane, "kind": self.kind}
-
-    def take(
-        self, what: str, template: str | None, given: str | None, *, empty: bool = False
-    ) -> str | None:
-        """The name that was given, else the template filled."""
-        if given is not None:
-            name = check_name(what, given, empty=empty)
-        elif template is None or not placeholders(template):
-            name = template
-        else:
-            name = resolve(template, self.all(), what=what)
-        if what == "tenant":
-            self.tenant = name or ""
-        return name

@@ -8,7 +8,7 @@ from headway.contract.signals import Decided, Signal, SignalKind
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.naming import check_name
-from headway.runtime.job import encode
+from headway.runtime.encoding import encode
 
 Final = Literal["succeeded", "retry", "dead", "accepted", "declined"]
 

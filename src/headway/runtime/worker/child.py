@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 from headway.contract.outcomes import Outcome, Verdict
 from headway.core.errors import HeadwayError, InvariantBroken
 from headway.runtime.answers import Dead, Next, Retry, Snooze, Unfit
+from headway.runtime.encoding import encode
 from headway.runtime.handler import Handler
-from headway.runtime.job import Job, encode
+from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.worker.endings import describe
 from headway.runtime.worker.messages import Ask, Done, Order, Progress, Told

@@ -26,7 +26,8 @@ from headway.core.errors import (
 )
 from headway.core.job import MAX_ERROR
 from headway.runtime.answers import Dead, Next, Retry, Snooze, Unfit
-from headway.runtime.job import Job, encode
+from headway.runtime.encoding import encode
+from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.worker.crash import HandlerCrashed
 
