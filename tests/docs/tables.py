@@ -130,15 +130,17 @@ def members(of: type, *, skip: tuple[str, ...] = ()) -> str:
     if is_dataclass(of):
         attributes = {field.name: attributes.get(field.name, "") for field in fields(of)}
     methods: dict[str, str] = {}
-    for name, one in vars(of).items():
+    inherited = {
+        name: one for each in reversed(of.__mro__[:-1]) for name, one in vars(each).items()
+    }
+    for name, one in inherited.items():
         if name.startswith("_") or name in skip:
             continue
         if isinstance(one, property):
             attributes[name] = summary(one.fget)
         elif isinstance(one, FunctionType):
-            methods[f"{'await ' * inspect.iscoroutinefunction(one)}{name}{signature(one)}"] = (
-                summary(one)
-            )
+            call = f"{'await ' * inspect.iscoroutinefunction(one)}{name}{signature(one)}"
+            methods[call] = summary(one)
     named = {name: text for name, text in attributes.items() if name not in skip}
     rows = [(f"`{name}`", text) for name, text in (*named.items(), *methods.items())]
     return table(("member", "meaning"), rows)
@@ -175,7 +177,7 @@ TABLES: dict[str, Callable[[], str]] = {
         skip=("timing", "heartbeat", "before"),
     ),
     "make": lambda: options(hw.Kind.make, section="Args", skip=("arguments",)),
-    "App": lambda: members(hw.App.__mro__[1], skip=("importers", "kinds", "move_to")),
+    "App": lambda: members(hw.App, skip=("importers", "kinds", "move_to")),
     "Kind": lambda: members(
         hw.Kind,
         skip=(
