@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from headway.core.claim import may_feed
 from headway.core.flow import Head
 from headway.core.gates.spec import GateUse
@@ -48,6 +50,8 @@ def feed_flow(book: GateBook, gate: str, flow: int) -> int:
     """
     jobs = book.ledger.jobs
     heads = jobs.parked_heads(gate, flow, 1)
+    if heads and _never_fits(book, heads[0], gate):
+        heads = _set_aside(book, gate, flow)
     if not heads:
         return 0
     use = use_at(heads[0], gate)
@@ -63,6 +67,30 @@ def feed_flow(book: GateBook, gate: str, flow: int) -> int:
     if len(heads) > len(fed):
         arm(book, use_at(heads[len(fed)], gate))
     return len(fed)
+
+
+def _never_fits(book: GateBook, head: Head, gate: str) -> bool:
+    use = use_at(head, gate)
+    return book.view(use).never_fits(use.amount)
+
+
+def _set_aside(book: GateBook, gate: str, flow: int) -> list[Head]:
+    """Heads that ask for more than their gate can give since it was lowered hold nobody back.
+
+    Returns:
+        The head that is first now, if there is one.
+    """
+    jobs = book.ledger.jobs
+    for _ in range(0, REFIT, FEED_HEADS):
+        heads = jobs.parked_heads(gate, flow, FEED_HEADS)
+        unfit = list(takewhile(lambda head: _never_fits(book, head, gate), heads))
+        if not unfit:
+            return heads[:1]
+        rows = jobs.load(head.id for head in unfit)
+        for row in rows.values():
+            row.unfit = True
+        jobs.save(rows.values())
+    return jobs.parked_heads(gate, flow, 1)
 
 
 def _fitting(

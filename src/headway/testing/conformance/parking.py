@@ -235,6 +235,28 @@ class ParkingGroup(ConformanceGroup):
         await rig.act(verb, head.id, edit=Edit(due_at=rig.clock() + 9_000))
         assert await worker.take_ids(9) == [small.id]
 
+    @pytest.mark.parametrize("name", ["licence:cad", "licence:{name}"])
+    async def test_parked_head_that_a_lowered_capacity_can_never_fit_holds_nobody_back(
+        self, rig: Rig, name: str
+    ) -> None:
+        await rig.declare(LICENCE)
+        four, one = (use_of(LICENCE, n, name="cad") for n in (4, 1))
+        first = await rig.add(gates=(one,))
+        big = await rig.add_many(3, gates=(four,))
+        small = await rig.add(gates=(one,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert run.id == first.id
+        assert await worker.take(9) == []
+        await rig.cap(name, 3)
+        (run_small,) = await worker.take(9)
+        assert run_small.id == small.id
+        assert (await rig.why(big[0].id)).never_fits == ("licence:cad",)
+        await worker.settle(Succeeded(run.id, run.run), Succeeded(small.id, run_small.run))
+        assert await worker.take(9) == []
+        await rig.cap(name, 4)
+        assert await worker.take_ids(9) == [big[0].id]
+
     async def test_weighted_permits_given_back_feed_as_many_as_fit(self, rig: Rig) -> None:
         await rig.declare(LICENCE)
         whole = await rig.add(gates=(use_of(LICENCE, 4, name="cad"),))
