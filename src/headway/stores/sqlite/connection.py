@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from headway.core.errors import InvariantBroken, StoreError, StoreUnavailable
+from headway.core.errors import InvariantBroken, StoreCorrupt, StoreError, StoreUnavailable
 from headway.stores.sqlite.database import Database, open_database
 from headway.stores.sqlite.failures import Busy, Failure, explain
 from headway.stores.sqlite.options import SqliteOptions
@@ -16,6 +16,8 @@ from headway.stores.sqlite.timing import monotonic, pause
 _CACHE_KIB = 65_536
 _WAL_PAGES = 1_000
 _WAL_BYTES = 67_108_864
+_HEADER = 512
+"""Bytes of the smallest database."""
 
 
 def create(options: SqliteOptions) -> None:
@@ -35,10 +37,18 @@ def _make(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        return
+        _refuse_scrap(path)
     except OSError as error:
         message = f"the database {path} cannot be made: {error.strerror}"
         raise StoreUnavailable(message, hint="its folder must be there and writable") from error
+
+
+def _refuse_scrap(path: Path) -> None:
+    # SQLite takes a file shorter than its header for an empty one, and would write over it.
+    size = path.stat().st_size
+    if 0 < size < _HEADER:
+        message = f"the file {path} of {size} bytes is no database"
+        raise StoreCorrupt(message, hint="give the path of another file; nothing was changed")
 
 
 def _check(options: SqliteOptions) -> None:

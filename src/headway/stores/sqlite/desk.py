@@ -159,6 +159,8 @@ class Desk:
             limit: seconds to wait for it; what is left then is refused.
         """
         with self._starting:
+            if self._closing:
+                return
             self._closing = True
             started, self._started = self._started, True
         if not started:

@@ -30,7 +30,7 @@ _KEPT = (
 _DROP = "DELETE FROM event WHERE scope = ? AND event = ?"
 _STALE = (
     "SELECT scope, event, key, at, kept_until, payload FROM event INDEXED BY event_stale"
-    " WHERE kept_until <= ? AND kept_until IS NOT NULL ORDER BY kept_until, scope, event LIMIT ?"
+    " WHERE kept_until <= ? AND kept_until IS NOT NULL ORDER BY kept_until, rowid LIMIT ?"
 )
 
 _Kept = tuple[str, str, str, int, int | None, bytes]

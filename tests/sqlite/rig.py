@@ -1,0 +1,98 @@
+"""A store in a folder, and what tests of it need."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from headway.contract.claims import ClaimReply, ClaimRequest
+from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
+from headway.contract.views import AuditQuery, StatsQuery
+from headway.core.job import NewJob, derived_id
+from headway.stores.sqlite import SqliteOptions, SqliteStore
+from headway.stores.sqlite.turnstile import Turnstile
+
+Answer = TypeVar("Answer")
+
+LANE = "main"
+
+
+def options(path: Path, **changes: object) -> SqliteOptions:
+    """How tests open a file: without waiting for the device, unless they say so."""
+    given: dict[str, object] = {"synchronous": "normal", "reserve_bytes": 0, **changes}
+    return SqliteOptions(path=path, **given)  # type: ignore[arg-type]
+
+
+def job(number: int, **fields: object) -> NewJob:
+    """A plain job whose id follows from its number."""
+    return NewJob(id=derived_id("sqlite", number), kind="noop", **fields)  # type: ignore[arg-type]
+
+
+def jobs(first: int, count: int, **fields: object) -> list[NewJob]:
+    return [job(number, **fields) for number in range(first, first + count)]
+
+
+async def claim(
+    store: SqliteStore, worker: str = "w", request: int = 1, n: int = 1000
+) -> ClaimReply:
+    return await store.claim(
+        ClaimRequest(worker=worker, request=request, lanes=((LANE, 1),), n=n, free=n)
+    )
+
+
+async def succeed(
+    store: SqliteStore, runs: Sequence[tuple[str, int]], worker: str = "w"
+) -> list[Verdict]:
+    outcomes = tuple(Succeeded(one, run) for one, run in runs)
+    return await store.settle(SettleRequest(worker=worker, outcomes=outcomes))
+
+
+async def count(store: SqliteStore, state: str) -> int:
+    return (await store.read(StatsQuery())).counts.get(state, 0)
+
+
+async def assert_clean(store: SqliteStore) -> None:
+    audit = await store.read(AuditQuery())
+    assert audit.differences == ()
+
+
+def number(path: Path, key: int) -> int:
+    """A number as another connection finds it in the file."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return db.execute("SELECT n FROM number WHERE key = ?", (key,)).get or 0
+    finally:
+        db.close()
+
+
+@contextmanager
+def door_shut(path: Path) -> Iterator[None]:
+    """Holds the turnstile as another process would, so that calls gather behind it."""
+    turnstile = Turnstile(path)
+    turnstile.enter()
+    try:
+        yield
+    finally:
+        turnstile.leave()
+        turnstile.close()
+
+
+async def until(done: threading.Event, seconds: float = 30) -> None:
+    """Waits for a named event of a thread, with a limit."""
+    assert await asyncio.to_thread(done.wait, seconds), "the event did not come"
+
+
+def drive(answer: Awaitable[Answer]) -> Answer:
+    """Runs a coroutine outside any event loop; it must end without suspending."""
+    steps = answer.__await__()
+    try:
+        next(steps)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("it suspended")

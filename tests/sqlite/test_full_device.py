@@ -1,0 +1,108 @@
+"""A device without room: a clear error, nothing half written, and what is under way can end."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headway.contract.outcomes import Verdict
+from headway.core.errors import StoreFull
+from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlite.calls import Call
+from headway.stores.sqlite.ledger import SqliteLedger
+from tests.sqlite.rig import assert_clean, claim, count, job, jobs, options, succeed
+
+BIG = b'{"n":"' + b"x" * 2000 + b'"}'
+
+
+def limit_pages(pages: int) -> Call[None]:
+    """Lets the file grow no further than so many pages, as a full device would."""
+
+    def shut(ledger: SqliteLedger) -> None:
+        ledger.session.db.pragma("max_page_count", pages)
+
+    return Call(shut)
+
+
+async def test_full_device_refuses_the_jobs_and_writes_nothing_of_them(path: Path) -> None:
+    store = SqliteStore(options(path))
+    await store.enqueue(jobs(0, 20))
+    await store._write(limit_pages(80))
+    with pytest.raises(StoreFull) as error:
+        await store.enqueue(jobs(100, 500, args=BIG))
+    assert "nothing was written" in error.value.hint
+    assert await count(store, "waiting") == 20
+    await store._write(limit_pages(100_000))
+    assert all(one.created for one in await store.enqueue(jobs(100, 500, args=BIG)))
+    assert await count(store, "waiting") == 520
+    await assert_clean(store)
+    await store.close()
+
+
+async def test_small_calls_of_a_group_still_fit_where_a_large_one_does_not(path: Path) -> None:
+    store = SqliteStore(options(path))
+    await store.enqueue(jobs(0, 20))
+    taken = await claim(store)
+    await store._write(limit_pages(80))
+    with pytest.raises(StoreFull):
+        await store.enqueue(jobs(100, 500, args=BIG))
+    verdicts = await succeed(store, [(one.id, one.run) for one in taken.jobs])
+    assert verdicts == [Verdict.DONE] * 20
+    assert await count(store, "succeeded") == 20
+    await store.close()
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """The kernel refuses to let any file of this process grow beyond a size."""
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
+async def test_kernel_that_refuses_to_grow_the_log_loses_nothing(path: Path) -> None:
+    store = SqliteStore(options(path))
+    await store.enqueue(jobs(0, 5))
+    wal = path.with_name(f"{path.name}-wal")
+    with files_no_larger_than(wal.stat().st_size + 8192):
+        with pytest.raises(Exception, match=r"disk|full|I/O") as error:
+            await store.enqueue(jobs(100, 900, args=BIG))
+    assert error.value.code in {"store_full", "store_unavailable", "outcome_unknown"}
+    replies = await store.enqueue(jobs(100, 900, args=BIG))
+    assert len(replies) == 900
+    assert await count(store, "waiting") == 905
+    await assert_clean(store)
+    await store.close()
+
+
+async def test_reserve_refuses_new_jobs_while_those_under_way_can_still_be_settled(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(options(path, reserve_bytes=1_000_000))
+    await store.enqueue([job(1)])
+    run = (await claim(store)).jobs[0]
+    real = os.statvfs
+
+    def nearly_full(place: str) -> os.statvfs_result:
+        found = list(real(place))
+        found[4] = 3
+        return os.statvfs_result(found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", nearly_full)
+        store._writer._room._looked_at = float("-inf")
+        with pytest.raises(StoreFull, match="reserve"):
+            await store.enqueue([job(2)])
+        assert await succeed(store, [(run.id, run.run)]) == [Verdict.DONE]
+    store._writer._room._looked_at = float("-inf")
+    assert (await store.enqueue([job(2)]))[0].created
+    await store.close()
+

@@ -1,0 +1,163 @@
+"""Calls that come together share a commit, and none pays for another's fault."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.views import GatesQuery, JobsQuery, LanesQuery
+from headway.core.errors import IdConflict, UnknownGate
+from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateUse
+from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlite.numbers import WAKES
+from headway.stores.sqlite.session import Session
+from headway.testing.clock import FakeClock
+from tests.sqlite.rig import (
+    assert_clean,
+    claim,
+    count,
+    door_shut,
+    job,
+    jobs,
+    number,
+    options,
+    succeed,
+)
+
+UNKNOWN = (GateUse(name="nobody", template="nobody", shared=True),)
+
+
+async def gathered(store: SqliteStore, path: Path, *asked: object) -> list[object]:
+    """Lets calls gather behind a shut door, then opens it: they are one group."""
+    with door_shut(path):
+        tasks = [asyncio.ensure_future(one) for one in asked]  # type: ignore[arg-type]
+        for _ in tasks:
+            await asyncio.tasks.sleep(0)
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_calls_that_wait_together_are_committed_together(
+    store: SqliteStore, path: Path
+) -> None:
+    await store.enqueue([job(0)])
+    before = number(path, WAKES)
+    replies = await gathered(store, path, *(store.enqueue([job(n)]) for n in range(1, 40)))
+    assert [reply[0].created for reply in replies] == [True] * 39  # type: ignore[index]
+    assert number(path, WAKES) == before + 1
+    assert await count(store, "waiting") == 40
+
+
+async def test_one_refused_call_of_a_group_writes_nothing_and_the_others_are_written(
+    store: SqliteStore, path: Path
+) -> None:
+    good = [store.enqueue(jobs(n * 10, 5)) for n in range(4)]
+    bad = store.enqueue([job(90), job(91, gates=UNKNOWN)])
+    *replies, refused = await gathered(store, path, *good, bad)
+    assert isinstance(refused, UnknownGate)
+    assert all(len(reply) == 5 for reply in replies)  # type: ignore[arg-type]
+    assert await count(store, "waiting") == 20
+    page = await store.read(JobsQuery(ids=(job(90).id,)))
+    assert page.rows == ()
+    await assert_clean(store)
+
+
+async def test_refused_call_leaves_no_trace_in_what_the_process_remembers(
+    store: SqliteStore, path: Path
+) -> None:
+    """Lane, flow and policy of a refused job were numbered and then taken back."""
+    refused = [job(1, lane="new", tenant="new"), job(2, lane="new", gates=UNKNOWN)]
+    replies = await gathered(store, path, store.enqueue([job(3)]), store.enqueue(refused))
+    assert isinstance(replies[1], UnknownGate)
+    assert [lane.name for lane in await store.read(LanesQuery())] == ["main"]
+    await store.enqueue([job(1, lane="other", tenant="other"), job(2, lane="new", tenant="new")])
+    rows = (await store.read(JobsQuery())).rows
+    assert {(row.lane, row.tenant) for row in rows} == {
+        ("main", ""),
+        ("other", "other"),
+        ("new", "new"),
+    }
+
+
+async def test_refused_definition_is_not_remembered_by_later_calls_of_its_group(
+    store: SqliteStore, path: Path
+) -> None:
+    gate = Slots("door", 1)
+    use = GateUse(name="door", template="door", shared=True)
+    declare = DeclareGate(spec=gate)
+    refused = DefineRequest(items=(declare,), author="me", revision=99)
+    replies = await gathered(
+        store, path, store.define(refused), store.enqueue([job(1, gates=(use,))])
+    )
+    assert isinstance(replies[1], UnknownGate)
+    await store.define(DefineRequest(items=(declare,), author="me"))
+    assert (await store.enqueue([job(1, gates=(use,))]))[0].created
+    assert [one.name for one in (await store.read(GatesQuery())).rows] == ["door"]
+
+
+async def test_same_job_from_two_callers_of_a_group_is_made_once(
+    store: SqliteStore, path: Path
+) -> None:
+    replies = await gathered(store, path, *(store.enqueue([job(1, key="k")]) for _ in range(5)))
+    assert sorted(reply[0].created for reply in replies) == [False] * 4 + [True]  # type: ignore[index]
+    conflict = await gathered(
+        store, path, store.enqueue([job(2)]), store.enqueue([job(2, args=b'{"other":1}')])
+    )
+    assert sorted(type(reply) is IdConflict for reply in conflict) == [False, True]
+    assert await count(store, "waiting") == 2
+
+
+async def test_failure_of_sqlite_inside_a_group_writes_nothing_of_it(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit itself is made to fail: no call of the group may believe that it was done."""
+    await store.enqueue([job(0)])
+
+    def broken(self: Session) -> bool:
+        self.db.execute("INSERT INTO job (seq) VALUES (1)")
+        raise AssertionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "commit", broken)
+        replies = await gathered(store, path, *(store.enqueue([job(n)]) for n in range(1, 4)))
+    assert all(isinstance(reply, Exception) for reply in replies)
+    assert await count(store, "waiting") == 1
+    assert (await store.enqueue([job(1)]))[0].created
+
+
+async def test_step_that_writes_nothing_costs_no_commit(
+    store: SqliteStore, path: Path, clock: FakeClock
+) -> None:
+    await store.enqueue([job(0)])
+    run = (await claim(store)).jobs[0]
+    await succeed(store, [(run.id, run.run)])
+    before = (path.with_name(f"{path.name}-wal")).read_bytes()
+    clock.advance(5)
+    assert (await claim(store, request=2)).jobs == []
+    assert (path.with_name(f"{path.name}-wal")).read_bytes() == before
+
+
+async def test_bulk_stands_behind_what_came_later(path: Path) -> None:
+    """A beat or a claim does not wait for bulk that was asked for before it."""
+    store = SqliteStore(options(path))
+    order: list[str] = []
+
+    async def note(name: str, asked: object) -> None:
+        await asked  # type: ignore[misc]
+        order.append(name)
+
+    with door_shut(path):
+        bulk = [
+            asyncio.ensure_future(note("bulk", store.enqueue(jobs(n * 1000, 1000))))
+            for n in range(12)
+        ]
+        await asyncio.tasks.sleep(0)
+        late = asyncio.ensure_future(note("claim", claim(store, n=1)))
+        await asyncio.tasks.sleep(0)
+    await asyncio.gather(*bulk, late)
+    assert order[0] == "claim"
+    assert await count(store, "waiting") == 12_000
+    await store.close()

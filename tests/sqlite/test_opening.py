@@ -1,0 +1,246 @@
+"""What is opened, what is refused, and that a refused file is left exactly as it was."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import apsw
+import pytest
+
+from headway.core.errors import (
+    InvalidValue,
+    SchemaMismatch,
+    StoreCorrupt,
+    StoreError,
+    StoreUnavailable,
+)
+from headway.stores import open_store
+from headway.stores.memory import MemoryStore
+from headway.stores.sqlite import SqliteStore, parse_url, schema
+from headway.stores.sqlite.connection import migrate
+from tests.sqlite.rig import assert_clean, count, job, jobs, options
+
+
+async def test_file_is_readable_by_its_owner_alone(path: Path) -> None:
+    old = os.umask(0)
+    try:
+        store = SqliteStore(options(path))
+        await store.enqueue([job(1)])
+        modes = {
+            one.name: stat.S_IMODE(one.stat().st_mode)
+            for one in path.parent.iterdir()
+            if one.is_file()
+        }
+    finally:
+        os.umask(old)
+    assert set(modes.values()) == {0o600}
+    assert {"headway.db", "headway.db-wal"} <= set(modes)
+    await store.close()
+
+
+async def test_jobs_are_there_when_the_file_is_opened_again(path: Path) -> None:
+    store = SqliteStore(options(path))
+    await store.enqueue(jobs(0, 10))
+    await store.close()
+    again = SqliteStore(options(path))
+    assert await count(again, "waiting") == 10
+    await assert_clean(again)
+    await again.close()
+
+
+async def test_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be made") as error:
+        SqliteStore(options(tmp_path / "nowhere" / "headway.db"))
+    assert "folder" in error.value.hint
+
+
+async def test_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable):
+        SqliteStore(options(tmp_path))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+async def test_file_that_may_not_be_written_is_refused(path: Path) -> None:
+    await SqliteStore(options(path)).close()
+    path.chmod(0o400)
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        SqliteStore(options(path))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"not a database at all, but long enough to have a header" * 40, b"x", b"\0" * 4096],
+    ids=["text", "one byte", "zeros"],
+)
+async def test_file_that_is_no_database_is_refused_and_not_touched(
+    path: Path, content: bytes
+) -> None:
+    path.write_bytes(content)
+    with pytest.raises(StoreCorrupt) as error:
+        SqliteStore(options(path))
+    assert "keep the file" in error.value.hint
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+async def test_database_of_something_else_is_refused_and_not_touched(
+    path: Path, mode: str
+) -> None:
+    db = apsw.Connection(str(path))
+    db.pragma("journal_mode", mode)
+    db.execute("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)")
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(SchemaMismatch, match="not one of Headway"):
+        SqliteStore(options(path))
+    assert path.read_bytes() == before
+
+
+async def test_damaged_database_is_refused_or_reported_never_served_silently(path: Path) -> None:
+    store = SqliteStore(options(path))
+    await store.enqueue(jobs(0, 500, args=b'{"n":"' + b"x" * 300 + b'"}'))
+    await store.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    with pytest.raises(StoreCorrupt):
+        opened = SqliteStore(options(path))
+        try:
+            await count(opened, "waiting")
+        finally:
+            await opened.close()
+
+
+async def test_file_that_was_cut_short_is_reported(path: Path) -> None:
+    store = SqliteStore(options(path))
+    await store.enqueue(jobs(0, 500, args=b'{"n":"' + b"x" * 300 + b'"}'))
+    await store.close()
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    with pytest.raises(StoreCorrupt):
+        opened = SqliteStore(options(path))
+        try:
+            await opened.enqueue(jobs(1000, 200))
+        finally:
+            await opened.close()
+
+
+async def test_newer_schema_is_refused_and_not_touched(path: Path) -> None:
+    await SqliteStore(options(path)).close()
+    db = apsw.Connection(str(path))
+    db.pragma("user_version", schema.latest() + 1)
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(SchemaMismatch, match="this program knows") as error:
+        SqliteStore(options(path))
+    assert "upgrade" in error.value.hint
+    assert path.read_bytes() == before
+
+
+NEXT = "CREATE TABLE added (x INTEGER) STRICT; INSERT INTO added VALUES (7);"
+
+
+def with_next_migration(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = schema.migrations()
+    latest = now[-1][0] + 1
+    monkeypatch.setattr(schema, "migrations", lambda: [*now, (latest, NEXT)])
+    monkeypatch.setattr(schema, "latest", lambda: latest)
+
+
+async def test_older_schema_is_refused_until_it_is_migrated_and_keeps_its_jobs(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(options(path))
+    await store.enqueue(jobs(0, 3))
+    await store.close()
+    with_next_migration(monkeypatch)
+    with pytest.raises(SchemaMismatch) as error:
+        SqliteStore(options(path))
+    assert "headway migrate" in error.value.hint
+    assert migrate(options(path)) == (1, 2)
+    assert migrate(options(path)) == (2, 2)
+    db = apsw.Connection(str(path))
+    assert db.execute("SELECT x FROM added").get == 7
+    assert db.execute("SELECT count(*) FROM job").get == 3
+    db.close()
+
+
+async def test_running_store_stops_when_its_schema_is_overtaken(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.enqueue([job(1)])
+    with monkeypatch.context() as patch:
+        with_next_migration(patch)
+        migrate(options(path))
+    with pytest.raises(SchemaMismatch) as error:
+        await store.enqueue([job(2)])
+    assert "restart" in error.value.hint
+
+
+async def test_failed_migration_leaves_the_old_schema(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await SqliteStore(options(path)).close()
+    now = schema.migrations()
+    broken = (now[-1][0] + 1, "CREATE TABLE half (x); CREATE TABLE job (x);")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "migrations", lambda: [*now, broken])
+        patch.setattr(schema, "latest", lambda: broken[0])
+        with pytest.raises(Exception, match="already exists"):
+            migrate(options(path))
+    store = SqliteStore(options(path))
+    assert await count(store, "waiting") == 0
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("sqlite:///headway.db", "headway.db"),
+        ("sqlite:///folder/a%20b.db", "folder/a b.db"),
+        ("sqlite:////var/lib/headway.db", "/var/lib/headway.db"),
+    ],
+)
+def test_url_names_a_relative_or_an_absolute_path(url: str, expected: str) -> None:
+    assert str(parse_url(url).path) == expected
+    assert parse_url(url).synchronous == "full"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite://headway.db",
+        "sqlite:///:memory:",
+        "sqlite:///x.db?synchronous=off",
+        "sqlite:///x.db?sync=full",
+        "sqlite:///x.db?patience_ms=soon",
+        "sqlite:///a%00b.db",
+        "mysql://x",
+        "headway.db",
+        "",
+    ],
+)
+def test_url_that_names_no_store_is_refused_with_a_hint(url: str) -> None:
+    with pytest.raises(InvalidValue) as error:
+        open_store(url)
+    assert error.value.hint
+
+
+async def test_urls_open_their_stores(path: Path) -> None:
+    memory = open_store("memory://")
+    file = open_store(f"sqlite:///{path}?synchronous=NORMAL&reserve_bytes=0&patience_ms=500")
+    assert isinstance(memory, MemoryStore)
+    assert isinstance(file, SqliteStore)
+    await memory.close()
+    await file.close()
+
+
+async def test_closed_store_refuses_and_a_second_close_is_nothing(store: SqliteStore) -> None:
+    await store.enqueue([job(1)])
+    await store.close()
+    await store.close()
+    with pytest.raises(StoreError, match="closed"):
+        await store.enqueue([job(2)])
+    with pytest.raises(StoreError, match="closed"):
+        await count(store, "waiting")
