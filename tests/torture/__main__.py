@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from tests.torture.checker import Violation
@@ -78,7 +79,8 @@ def _kills(
     folder: Path, seed: int, kills: int, plant: str
 ) -> tuple[Evidence, list[Violation], str]:
     seen, violations, killed = kill_again_and_again(folder, seed, kills, _say, plant)
-    what = f"{killed.by_rig} killed at random moments, {killed.by_fate} where it hurts"
+    what = f"{killed.by_rig} killed at random moments, {killed.by_fate} where it hurts; "
+    what += f"{killed.stopped} stopped for longer than their lease"
     return seen, violations, what
 
 
@@ -102,16 +104,16 @@ def _summary(seen: Evidence) -> Iterator[str]:
     held = [one["held"] for one in seen.audits]
     busy = sum(count > 0 for count in held)
     yield f"{len(held)} audits, {busy} of them while jobs were held, at most {max(held, default=0)}"
-    beats = [
-        (later.at - one.since) / 1e6
+    silences = [
+        (later.at - one.since) / 1e6 / one.lease_ms
         for worker in seen.beats.values()
-        for one, later in zip(sorted(worker), sorted(worker)[1:], strict=False)
+        for one, later in pairwise(sorted(worker))
     ]
-    replies = sorted((one.at - one.since) / 1e6 for beats in seen.beats.values() for one in beats)
-    if beats:
+    replies = [(one.at - one.since) / 1e6 for beats in seen.beats.values() for one in beats]
+    if silences:
         yield (
-            f"{len(replies)} beats, answered within {replies[-1]:.0f} ms; "
-            f"longest silence {max(beats):.0f} ms"
+            f"{len(replies)} beats, answered within {max(replies):.0f} ms; "
+            f"the longest silence took {max(silences):.0%} of its lease"
         )
 
 

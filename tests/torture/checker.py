@@ -91,7 +91,7 @@ def no_two_runs_at_once(seen: Evidence) -> Iterator[Violation]:
         if len(same) > 1:
             yield Violation("double start", f"{_name(same[0])} began {len(same)} times")
     for mine in seen.doings_of().values():
-        for one, later in pairwise(mine):
+        for one, later in pairwise([one for one in mine if not seen.is_shadow(one)]):
             if later.begin < seen.ended_at(one):
                 yield Violation("two at once", f"{_name(later)} began while run {one.run} worked")
             if later.run <= one.run:
@@ -124,7 +124,7 @@ def what_was_handed_over_stays_so(seen: Evidence) -> Iterator[Violation]:
                     yield Violation("called early", f"{_name(one)} called before its hand-over")
                 continue
             for later in mine:
-                if later is not one and later.begin > one.handed:
+                if later.run > one.run and later.begin > one.handed:
                     yield Violation("restarted", f"{_name(later)} began after a hand-over")
     for job, record in seen.jobs.items():
         handed = [run["run"] for run in record["runs"] if run["handed_at"] is not None]
@@ -176,6 +176,8 @@ def _given_back_at(seen: Evidence, one: Doing) -> int:
 def _uses(seen: Evidence) -> Iterator[tuple[Doing, str, int, Json]]:
     for one in seen.doings:
         asked = seen.asked.get(one.job)
+        if seen.is_shadow(one):
+            continue
         for name, amount, kind in asked.gates if asked else ():
             yield one, name, amount, seen.plan["gates"][kind]
 
@@ -190,7 +192,7 @@ def rates_hold(seen: Evidence) -> Iterator[Violation]:
             gates[name] = gate
             claims[name] += [(run["claimed_at"], amount) for run in record["runs"]]
     for one in seen.doings:
-        for name, amount, _ in _rates(seen, seen.asked.get(one.job)):
+        for name, amount, _ in () if seen.is_shadow(one) else _rates(seen, seen.asked.get(one.job)):
             begins[name].append((one.begin, amount))
     slack_ms = seen.plan.get("start_within_ms", 0) + seen.plan.get("slack_ms", 0)
     for name, gate in gates.items():

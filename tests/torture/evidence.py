@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 
-SLOTS, POOL, RATE = "slots", "pool", "rate"
+POOL, RATE = "pool", "rate"
+WAKING_NS = 1_000_000_000
+"""For so long after a stop a process may not know what it has lost."""
 
 
 @dataclass(slots=True)
@@ -92,6 +94,7 @@ class Evidence:
         signals: for each job, (ns before, ns after, answer) of a final signal.
         beats: for each worker, in order.
         audits: each audit's line.
+        stops: when a process was stopped and let go again, by pid, ns.
         deaths: when the rig saw a process gone, by pid, ns.
         last: the last line of each process, ns.
         gates: gates as they stood in the end.
@@ -112,6 +115,7 @@ class Evidence:
     )
     beats: dict[str, list[Beat]] = field(default_factory=lambda: defaultdict(list))
     audits: list[Json] = field(default_factory=list)
+    stops: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     deaths: dict[int, int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
     gates: list[Json] = field(default_factory=list)
@@ -133,6 +137,18 @@ class Evidence:
         process did something up to there.
         """
         return one.end if one.end is not None else max(one.begin, self.last.get(one.pid, 0))
+
+    def is_shadow(self, one: Doing) -> bool:
+        """Whether its process was stopped meanwhile, or just before.
+
+        Who was stopped for longer than its lease does not know it at once, and no engine can keep
+        it from what it does in that moment; what it then writes must be refused.
+        """
+        end = self.ended_at(one)
+        return any(
+            since <= end and one.begin <= until + WAKING_NS
+            for since, until in self.stops.get(one.pid, ())
+        )
 
 
 def read_evidence(witness: Iterable[bytes], export: Iterable[bytes]) -> Evidence:
@@ -231,6 +247,10 @@ def _audit(seen: Evidence, fact: Json) -> None:
     seen.audits.append(fact)
 
 
+def _stopped(seen: Evidence, fact: Json) -> None:
+    seen.stops[fact["of"]].append((fact["since"], fact["t"]))
+
+
 def _died(seen: Evidence, fact: Json) -> None:
     seen.deaths[fact["of"]] = fact["t"]
 
@@ -251,6 +271,7 @@ _READERS = {
     "signalled": _signalled,
     "beat": _beat,
     "audit": _audit,
+    "stopped": _stopped,
     "died": _died,
     "gates": _gates,
 }

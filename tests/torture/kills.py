@@ -1,9 +1,15 @@
-"""Workers and producers are killed with signal 9 at random moments, again and again."""
+"""Workers and producers are killed at random moments, and now and then one is only stopped.
+
+Who is killed says nothing more. Who is stopped for longer than its lease, and then goes on, is
+worse: it believes that it still has what others have been given meanwhile.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
@@ -19,8 +25,16 @@ from tests.torture.rig import Rig
 WORKERS = 3
 LEASE = "1500ms"
 SOONEST_S, LATEST_S = 0.05, 0.8
-CHANCE = 0.0004
+CHANCE = 0.002
 """Of a process to end itself at each point where that hurts; besides the kills from without."""
+
+
+ANSWERED_S = 2.5
+"""The longest until the outside world signals the end of a call: longer than the lease."""
+STOPPED_S = 2.0
+"""For longer than the lease."""
+STOP_EACH = 5
+"""Kills from one stop to the next."""
 
 
 @dataclass(slots=True)
@@ -30,10 +44,12 @@ class Killed:
     Attributes:
         by_rig: killed from without, at a random moment.
         by_fate: by their own hand, at a point where it hurts.
+        stopped: not killed, but stopped for longer than their lease.
     """
 
     by_rig: int = 0
     by_fate: int = 0
+    stopped: int = 0
 
 
 def kill_again_and_again(
@@ -51,7 +67,7 @@ def kill_again_and_again(
     Returns:
         What was seen, what must not be, and how many were killed.
     """
-    rig = Rig(folder, seed, calm=False, say=say)
+    rig = Rig(folder, seed, calm=False, say=say, answered_s=ANSWERED_S)
     worker = Role(
         name="worker",
         folder=folder,
@@ -59,6 +75,8 @@ def kill_again_and_again(
         lane=WORK,
         concurrency=12,
         lease=LEASE,
+        dwell_s=0.06,
+        long=0.03,
         fails=0.05,
         chance=CHANCE,
         plant=plant,
@@ -69,7 +87,7 @@ def kill_again_and_again(
         seed=seed,
         jobs=-1,
         batch=12,
-        pause_s=0.04,
+        pause_s=0.03,
         calls=0.15,
         chance=CHANCE,
         plant=plant,
@@ -110,6 +128,18 @@ class _Crew:
         ready = wait([one.sentinel for _, one in self.members], timeout=seconds)
         return [member for member in self.members if member[1].sentinel in ready]
 
+    def stop_for_a_while(self, chance: random.Random) -> None:
+        """A worker is stopped for longer than its lease, and goes on as if nothing had been."""
+        _, one = chance.choice([member for member in self.members if member[0].lane])
+        pid = one.pid or 0
+        if not one.is_alive():
+            return
+        since = time.monotonic_ns()
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(STOPPED_S)
+        self.rig.witness.note("stopped", of=pid, since=since)
+        os.kill(pid, signal.SIGCONT)
+
     def dismiss(self) -> None:
         """Kills all of them."""
         for _, one in self.members:
@@ -131,6 +161,9 @@ def _strike(rig: Rig, crew: _Crew, kills: int) -> Killed:
         if not dead:
             crew.replace(chance.choice(crew.members))
             killed.by_rig += 1
+            if killed.by_rig % STOP_EACH == 0:
+                crew.stop_for_a_while(chance)
+                killed.stopped += 1
             if killed.by_rig % 10 == 0:
                 rig.say(f"{killed.by_rig} of {kills} killed, {killed.by_fate} by their own hand")
     return killed

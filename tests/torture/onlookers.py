@@ -51,12 +51,12 @@ async def _audit(folder: Path) -> None:
     await store.close()
 
 
-def answer(folder: Path, seed: int) -> None:
+def answer(folder: Path, seed: int, within_s: float) -> None:
     """Hears of every call that is made, and signals its end, until it is told to stop."""
-    event_loop.run(_answer(folder, seed))
+    event_loop.run(_answer(folder, seed, within_s))
 
 
-async def _answer(folder: Path, seed: int) -> None:
+async def _answer(folder: Path, seed: int, within_s: float) -> None:
     witness = Witness(witness_file(folder))
     store = open_store(store_url(folder))
     chance = random.Random(f"world {seed}")
@@ -65,7 +65,8 @@ async def _answer(folder: Path, seed: int) -> None:
             if chance.random() < SILENT:
                 continue
             times = 2 if chance.random() < TWICE else 1
-            calls.create_task(_ring_off(store, witness, (job, run), chance.random() / 10, times))
+            seconds = chance.random() * within_s
+            calls.create_task(_ring_off(store, witness, (job, run), seconds, times))
     await store.close()
 
 

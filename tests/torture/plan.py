@@ -31,6 +31,7 @@ Body = Callable[[hw.Job], Awaitable[None]]
 
 GATES: dict[str, dict[str, Any]] = {
     "lock": {"kind": "slots", "capacity": 1},
+    "phone": {"kind": "slots", "capacity": 1},
     "budget": {"kind": "slots", "capacity": BUDGET},
     "lane": {"kind": "slots", "capacity": BUSY},
     "lines": {"kind": "pool", "members": MEMBERS},
@@ -66,6 +67,7 @@ def declare(url: str, work: Body, call: Body, store: hw.Store | None = None) -> 
     app = hw.App(url, store=store, name="torture")
     app.lane(WORK, concurrency=BUSY)
     lock = hw.Slots("lock:{place}", 1)
+    phone = hw.Slots("phone:{guest}", 1)
     budget = hw.Slots("budget", BUDGET)
     lines = hw.Pool("lines", MEMBERS)
     pace = hw.Rate("pace", PACE, per=f"{PACE_MS}ms")
@@ -107,8 +109,8 @@ def declare(url: str, work: Body, call: Body, store: hw.Store | None = None) -> 
     async def everything(job: hw.Job, place: int, guest: int) -> None:
         await work(job)
 
-    @app.job(lane=WORK, retry=again, start_within=within, gates=[lock, budget.take(1)])
-    async def calls(job: hw.Job, place: int) -> None:
+    @app.job(lane=WORK, retry=again, start_within=within, gates=[phone])
+    async def calls(job: hw.Job, guest: int) -> None:
         await call(job)
 
     return app
@@ -143,8 +145,8 @@ class Jobs:
         paced = (f"guest:{guest}", 1, "guest")
         lines = ("lines", 1, "lines")
         if chance.random() < self._calls:
-            gates: Gates = [lock, ("budget", 1, "budget")]
-            return self._asked("calls", gates, due_at, hands_over=True, place=place)
+            gates: Gates = [(f"phone:{guest}", 1, "phone")]
+            return self._asked("calls", gates, due_at, hands_over=True, guest=guest)
         kind = chance.choice(["plain", "locked", "small", "large", "pooled", "paced", "everything"])
         drawn: dict[str, tuple[Gates, dict[str, int]]] = {
             "plain": ([], {}),

@@ -19,6 +19,7 @@ from tests.torture.watched import WatchedStore
 from tests.torture.witness import Witness
 
 PAUSE_S = 0.05
+LONG_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +37,8 @@ class Role:
         calls: the share of jobs that hand over.
         concurrency: handlers at once.
         lease: of its worker.
+        dwell_s: the longest that a handler takes; every other one takes no time at all.
+        long: the share of jobs whose handlers take up to `LONG_S` instead.
         fails: the share of runs that fail.
         chance: of a kill by its own hand, at each point.
         plant: a fault to be planted, so that the checker is seen to find it.
@@ -51,6 +54,8 @@ class Role:
     calls: float = 0.0
     concurrency: int = 32
     lease: str = "5s"
+    dwell_s: float = 0.01
+    long: float = 0.0
     fails: float = 0.0
     chance: float = 0.0
     plant: str = ""
@@ -140,8 +145,7 @@ class _Process:
         outcome = "stopped"
         self.begin(job)
         try:
-            if self.random.random() < 0.3:
-                await asyncio.sleep(self.random.random() / 100)
+            await self.dwell(job)
             if self.random.random() < self.role.fails:
                 outcome = "failed"
                 message = "the outside world said no"
@@ -158,12 +162,23 @@ class _Process:
                 await job.hand_over(timeout=DEADLINE)
                 self.fate.meet("after hand-over")
                 self.witness.note("handed", job=job.id, run=job.run)
+                await self.dwell(job)
             # From here on the outside world is touched: it must happen once, or never.
             self.witness.note("called", job=job.id, run=job.run)
             self.fate.meet("after call")
+            await self.dwell(job)
             outcome = "done"
         finally:
             self.end(job, outcome)
+
+    async def dwell(self, job: hw.Job) -> None:
+        # Drawn from the job, so that each of its runs takes long if one does: only then does a
+        # worker that was stopped come back while another is still at it.
+        chance = random.Random(job.id)
+        if chance.random() < self.role.long:
+            await asyncio.sleep((0.5 + chance.random() / 2) * LONG_S)
+        elif chance.random() < 0.5:
+            await asyncio.sleep(chance.random() * self.role.dwell_s)
 
     def begin(self, job: hw.Job) -> None:
         members = {} if self.role.plant == "one line" else dict(job.permits)

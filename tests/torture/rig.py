@@ -42,12 +42,14 @@ class Rig:
         seed: of everything that is drawn.
         calm: whether nothing is killed, so that no lease may be lost.
         say: prints a line.
+        answered_s: the longest until the outside world signals the end of a call.
     """
 
     folder: Path
     seed: int
     calm: bool
     say: Callable[[str], None]
+    answered_s: float = 0.1
     witness: Witness = field(init=False)
     running: list[BaseProcess] = field(default_factory=list)
     looking: list[BaseProcess] = field(default_factory=list)
@@ -65,7 +67,7 @@ class Rig:
         asyncio.run(_prepare(self.folder))
         for target, args in (
             (onlookers.audit, (self.folder,)),
-            (onlookers.answer, (self.folder, self.seed)),
+            (onlookers.answer, (self.folder, self.seed, self.answered_s)),
         ):
             self.looking.append(_start(target, *args))
 

@@ -155,6 +155,28 @@ def test_a_run_that_ended_on_the_way_of_a_beat_is_not_lost() -> None:
     assert h.violated() == set()
 
 
+def stopped_over_its_lease() -> History:
+    """A process is stopped while it works; another does the job, and then the first goes on."""
+    h = good()
+    h.ask("slow", [])
+    h.begin("slow", 3.0, pid=7)
+    h.note(7.0, "stopped", pid=9, of=7, since=int(3.1 * SECOND))
+    h.note(7.01, "end", pid=7, job="slow", run=1, outcome="done")
+    h.begin("slow", 6.0)
+    h.end("slow", 6.1)
+    return h
+
+
+def test_what_a_stopped_process_does_before_it_knows_is_no_violation() -> None:
+    assert stopped_over_its_lease().violated() == set()
+
+
+def test_what_a_stopped_process_writes_is_a_violation() -> None:
+    h = stopped_over_its_lease()
+    h.note(7.1, "settled", pid=7, **settled(7.02, ["slow", 1, "succeeded", "done"]))
+    assert h.violated() == {"settled twice", "stale"}
+
+
 def test_a_line_torn_by_a_kill_is_passed_over() -> None:
     lines = [json.dumps(fact).encode() for fact in good().witness]
     seen = read_evidence([*lines, b'{"t": 12, "pid'], [])
