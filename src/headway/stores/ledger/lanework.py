@@ -12,6 +12,7 @@ from headway.core.gates.view import GateView
 from headway.core.state import State
 from headway.stores.ledger.feeding import arm, feed_flow
 from headway.stores.ledger.gatebook import use_at
+from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.takings import Takings
 
@@ -161,12 +162,17 @@ class LaneClaim:
             if view.flow in decision.closed:
                 self._shut(view.flow)
             elif not decision.again:
-                self.ledger.blocked_since.pop(view.flow, None)
+                spell = self.ledger.shut_spells.get(view.flow)
+                if spell is not None and spell.until is None:
+                    # Those who waited through it and start later still count it.
+                    self.ledger.shut_spells[view.flow] = ShutSpell(spell.since, self.ledger.now)
 
     def _shut(self, flow: int) -> None:
         """Remembers that a flow is shut, when it opens, and whom to wake."""
         self.stopped.add(flow)
-        self.ledger.blocked_since.setdefault(flow, self.ledger.now)
+        spell = self.ledger.shut_spells.get(flow)
+        if spell is None or spell.until is not None:
+            self.ledger.shut_spells[flow] = ShutSpell(self.ledger.now, None)
         key = self.ledger.jobs.flow(flow)
         templates = {use.name: use.template for use in key.shared}
         opens: list[int | None] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.tables.gates import GateTable, PermitTable, StartTable
 from headway.stores.ledger.tables.jobs import JobTable
 from headway.stores.ledger.tables.lanes import CountTable, LaneTable
@@ -84,8 +85,8 @@ class Ledger(Protocol):
         """The store's own facts."""
         ...
 
-    blocked_since: dict[int, int]
-    """Since when this process has found each flow shut by a shared gate; a measure, not stored."""
+    shut_spells: dict[int, ShutSpell]
+    """When this process found each flow shut by a shared gate last; a measure, not stored."""
 
     @property
     def now(self) -> int:

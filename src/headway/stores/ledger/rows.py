@@ -154,6 +154,23 @@ class GatedStart(NamedTuple):
     blocked_ms: int
 
 
+class ShutSpell(NamedTuple):
+    """A time during which the claims of this process found a flow shut.
+
+    Attributes:
+        since: of the first claim that did.
+        until: of the first that found it open again; None while it is shut.
+    """
+
+    since: int
+    until: int | None
+
+    def overlap_ms(self, begin: int, end: int) -> int:
+        """How much of a stretch of time lies in the spell."""
+        until = end if self.until is None else min(self.until, end)
+        return max(0, until - max(self.since, begin))
+
+
 class Finished(NamedTuple):
     """What `finish_plain` did.
 

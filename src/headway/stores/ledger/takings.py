@@ -46,7 +46,8 @@ class Takings:
     def add(self, start: Start, view: FlowView) -> None:
         """Takes for one start."""
         head = start.head
-        if not start.gated and not start.candidate:
+        blocked_ms = self._blocked(start, view)
+        if not (start.gated or start.candidate or blocked_ms):
             self.plain.append(head.order.seq)
             return
         needs = self.needs.get(view.flow)
@@ -61,7 +62,6 @@ class Takings:
         if start.candidate:
             row = self.ledger.jobs.load([head.id])[head.id]
             cascade = row.cascade.begin(start.candidate) if row.cascade else None
-        blocked_ms = self._blocked(start, view)
         self.gated.append(GatedStart(head.order.seq, members, start.candidate, cascade, blocked_ms))
 
     def _of_flow(self, view: FlowView) -> list[Need]:
@@ -107,13 +107,13 @@ class Takings:
         return member
 
     def _blocked(self, start: Start, view: FlowView) -> int:
-        since = self.ledger.blocked_since.get(view.flow)
-        if since is None:
+        spell = self.ledger.shut_spells.get(view.flow)
+        if spell is None:
             return 0
         head, now = start.head, self.ledger.now
         # While it was parked its flow may have been shut as well: no time is counted twice.
         waited = now - head.order.due_at - head.blocked_ms
-        return max(0, min(now - since, waited))
+        return max(0, min(spell.overlap_ms(head.order.due_at, now), waited))
 
     def write(self) -> None:
         """Writes all of it."""

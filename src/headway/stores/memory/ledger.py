@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.contract.clock import Clock
+from headway.stores.ledger.rows import ShutSpell
 from headway.stores.memory.gates import MemoryGates, MemoryPermits, MemoryStarts
 from headway.stores.memory.jobs import MemoryJobs
 from headway.stores.memory.journal import Journal
@@ -36,7 +37,7 @@ class MemoryLedger:
         self.entries = MemoryEntries(journal)
         self.trail = MemoryTrail(journal)
         self.facts = MemoryFacts(time, journal, identity)
-        self.blocked_since: dict[int, int] = {}
+        self.shut_spells: dict[int, ShutSpell] = {}
         self.woken: dict[tuple[str | None, int | None], None] = {}
 
     @property

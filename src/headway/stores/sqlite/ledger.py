@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.tables.gates import GateTable, PermitTable, StartTable
 from headway.stores.ledger.tables.jobs import JobTable
 from headway.stores.ledger.tables.lanes import CountTable, LaneTable
@@ -45,7 +46,7 @@ class SqliteLedger:
         self.entries: EntryTable = SqliteEntries(session)
         self.trail: TrailTable = SqliteTrail(session)
         self.facts: FactTable = SqliteFacts(session)
-        self.blocked_since: dict[int, int] = {}
+        self.shut_spells: dict[int, ShutSpell] = {}
 
     @property
     def now(self) -> int:
