@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from headway.core.errors import InvalidValue, PayloadTooLarge
+from headway.core.gates.spec import GateUse, check_count
 from headway.core.job import (
     MAX_ARGS,
     MAX_CANDIDATES,
@@ -50,18 +52,34 @@ def check_job(job: NewJob) -> None:
     if len(job.args) > MAX_ARGS:
         message = f"the arguments of {job.kind!r} have {len(job.args)} bytes"
         raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
-    if job.gates or job.candidates:
-        _check_gates(job)
+    if job.candidates:
+        _check_candidates(job)
 
 
-def _check_gates(job: NewJob) -> None:
-    names = [use.name for use in job.gates]
+def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
+    """Lets gates pass that a job can ask for together.
+
+    Args:
+        kind: of the job, for the message.
+        gates: resolved.
+
+    Raises:
+        InvalidValue: one is named twice or has no name, an amount is below 1, or there are too
+            many shared ones.
+    """
+    names = [use.name for use in gates]
     if len(set(names)) != len(names):
-        message = f"job of kind {job.kind!r} asks for one gate twice: {', '.join(names)}"
+        message = f"job of kind {kind!r} asks for one gate twice: {', '.join(names)}"
         raise InvalidValue(message, hint="name it once, with the sum as amount")
-    if sum(use.shared for use in job.gates) > MAX_SHARED_GATES:
-        message = f"job of kind {job.kind!r} asks for more than {MAX_SHARED_GATES} shared gates"
+    for use in gates:
+        check_name("gate", use.name)
+        check_count(f"the amount of {use.name!r}", use.amount, least=1)
+    if sum(use.shared for use in gates) > MAX_SHARED_GATES:
+        message = f"job of kind {kind!r} asks for more than {MAX_SHARED_GATES} shared gates"
         raise InvalidValue(message, hint="let one gate stand for several")
+
+
+def _check_candidates(job: NewJob) -> None:
     if len(job.candidates) > MAX_CANDIDATES:
         message = f"job of kind {job.kind!r} has {len(job.candidates)} candidates"
         raise InvalidValue(message, hint=f"at most {MAX_CANDIDATES}")

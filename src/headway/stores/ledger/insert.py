@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from headway.contract.enqueue import Enqueued
 from headway.core.cascade import Cascade
 from headway.core.check import check_job
-from headway.core.errors import BacklogFull, IdConflict, KeyConflict, UnknownGate
+from headway.core.errors import BacklogFull, IdConflict, KeyConflict
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, NewJob, body_hash
 from headway.core.state import FINAL, State
+from headway.stores.ledger.flow_of import flow_of
 from headway.stores.ledger.followups import follow_up
 from headway.stores.ledger.gatebook import GateBook
-from headway.stores.ledger.horizon import ensure_hours
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.retention import kept_for
-from headway.stores.ledger.rows import FlowKey, JobRow, KeyRow
+from headway.stores.ledger.rows import JobRow, KeyRow
 
 Shape = tuple[str, str, str, tuple[GateUse, ...]]
 
@@ -37,6 +37,8 @@ class Insertion:
 
     def add(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Inserts what does not exist; the replies are in the order of the jobs."""
+        for job in jobs:
+            check_job(job)
         known = self.ledger.jobs.known([job.id for job in jobs])
         standing = {
             (row.tenant, row.key): row
@@ -147,21 +149,8 @@ class Insertion:
         shape = (job.lane, job.tenant, job.kind, job.gates)
         found = self.flows.get(shape)
         if found is None:
-            check_job(job)
-            for use in job.gates:
-                if use.template not in self.book.templates:
-                    message = f"job {job.id} of kind {job.kind!r} needs the gate {use.template!r}"
-                    raise UnknownGate(
-                        message, hint="nothing declares it; declare it before you enqueue"
-                    )
-                if use.zone is not None:
-                    ensure_hours(self.book, use)
-            shared = tuple(use for use in job.gates if use.shared)
-            keyed = tuple(use for use in job.gates if not use.shared)
-            flow = self.ledger.jobs.flow_number(FlowKey(job.lane, job.tenant, job.kind, shared))
-            found = self.flows[shape] = (flow, keyed)
-        else:
-            check_job(job)
+            found = flow_of(self.book, job.lane, job.tenant, job.kind, job.gates)
+            self.flows[shape] = found
         return found
 
     def _write(self) -> None:

@@ -10,15 +10,23 @@ import pytest
 from headway.contract.definitions import DeclareLane, LaneSpec
 from headway.contract.outcomes import Succeeded
 from headway.contract.views import JobsQuery
-from headway.core.errors import BacklogFull, IdConflict, KeyConflict, UnknownGate
+from headway.core.errors import (
+    BacklogFull,
+    IdConflict,
+    InvalidValue,
+    KeyConflict,
+    PayloadTooLarge,
+    UnknownGate,
+)
 from headway.core.gates.slots import Slots
-from headway.core.job import MAX_PRIORITY, NewJob
+from headway.core.job import MAX_ARGS, MAX_PRIORITY, NewJob
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LANE
-from headway.testing.jobs import POLICY, use_of
+from headway.testing.jobs import POLICY, JobFields, use_of
 
+LINE = Slots("line", 3)
 ODD_NAMES = (
     "a", "a/b", "a|b", "a:b", "a'b", 'a"b', "a;b", "a,b", "a b", "a%b", "a_b", "a*b", "a\\b",
     "{a}", "{}", "a\x1fb", "a\nb", "ä", "A", "1", "01", "-1", "NULL", "tenant:a", "e\u0301",
@@ -31,10 +39,10 @@ class EnqueueGroup(ConformanceGroup):
     """What an enqueue makes, and what it refuses."""
 
     async def test_enqueued_job_is_read_back_field_by_field(self, rig: Rig) -> None:
-        line, phone = Slots("line", 3), Slots("phone:{phone}", 2)
-        await rig.declare(line, phone)
+        phone = Slots("phone:{phone}", 2)
+        await rig.declare(LINE, phone)
         due_at = rig.clock() + 5_000
-        uses = (use_of(line, 2, hold="run"), use_of(phone, phone="555"))
+        uses = (use_of(LINE, 2, hold="run"), use_of(phone, phone="555"))
         job = await rig.add(due_at=due_at, stage="first", gates=uses)
         view = await rig.view(job.id)
         assert (view.id, view.kind, view.lane) == (job.id, "dial", LANE)
@@ -181,6 +189,44 @@ class EnqueueGroup(ConformanceGroup):
         assert await rig.missing(good.id)
         assert await rig.missing(bad.id)
         assert await rig.total("enqueued") == 0
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"id": "no uuid"},
+            {"kind": ""},
+            {"lane": ""},
+            {"lane": "a" * 513},
+            {"tenant": "nul\0"},
+            {"key": ""},
+            {"subject": "\ud800"},
+            {"priority": -1},
+            {"priority": MAX_PRIORITY + 1},
+            {"due_at": -1},
+            {"gates": (use_of(LINE), use_of(LINE))},
+            {"gates": (use_of(LINE, 0),)},
+            {"gates": (use_of(LINE, -3),)},
+            {"gates": tuple(use_of(Slots(f"gate-{n}", 1)) for n in range(9))},
+            {"candidates": ("ann", "ann")},
+        ],
+        ids=repr,
+    )
+    async def test_job_that_cannot_be_is_refused_and_writes_nothing(
+        self, rig: Rig, fields: JobFields
+    ) -> None:
+        await rig.declare(LINE, *(Slots(f"gate-{n}", 1) for n in range(9)))
+        good = rig.jobs.make()
+        with pytest.raises(InvalidValue):
+            await rig.enqueue(good, rig.jobs.make(**fields))
+        assert await rig.missing(good.id)
+
+    async def test_arguments_above_the_limit_are_refused_and_those_at_it_are_kept(
+        self, rig: Rig
+    ) -> None:
+        with pytest.raises(PayloadTooLarge):
+            await rig.add(args=b'"' + b"x" * (MAX_ARGS - 1) + b'"')
+        job = await rig.add(args=b'"' + b"x" * (MAX_ARGS - 2) + b'"')
+        assert len((await rig.view(job.id)).args) == MAX_ARGS
 
     async def test_batch_of_a_thousand_is_one_step(self, rig: Rig) -> None:
         jobs = rig.jobs.many(1000)

@@ -18,7 +18,9 @@ from headway.contract.outcomes import (
     Succeeded,
     Verdict,
 )
+from headway.core.errors import CallerError, InvalidValue, UnknownGate
 from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
@@ -150,6 +152,28 @@ class SettleGroup(ConformanceGroup):
         assert await worker.take(5) == []
         why = await rig.why(job.id)
         assert [gate.name for gate in why.closed] == ["line"]
+
+    @pytest.mark.parametrize(
+        ("uses", "error"),
+        [
+            ((use_of(Slots("nobody knows", 1)),), UnknownGate),
+            ((use_of(LINE), use_of(LINE)), InvalidValue),
+            ((use_of(LINE, 0),), InvalidValue),
+        ],
+        ids=["unknown", "twice", "nothing"],
+    )
+    async def test_next_stage_with_gates_that_cannot_be_is_refused_and_writes_nothing(
+        self, rig: Rig, uses: tuple[GateUse, ...], error: type[CallerError]
+    ) -> None:
+        await rig.declare(LINE)
+        job, other = await rig.add_many(2)
+        worker = rig.worker()
+        run = await worker.take_one()
+        with pytest.raises(error):
+            await worker.say(NextStage(run.id, run.run, stage="dial", gates=uses))
+        assert await rig.state(job.id) is State.RUNNING
+        assert await worker.take_ids(5) == [other.id]
+        assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
 
     async def test_released_job_is_claimable_at_once_with_the_same_attempt(self, rig: Rig) -> None:
         job = await rig.add()

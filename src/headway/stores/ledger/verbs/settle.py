@@ -23,12 +23,11 @@ from headway.contract.outcomes import (
 )
 from headway.core.cascade import Answer
 from headway.core.errors import InvalidState, InvalidValue, PayloadTooLarge
-from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_RESULT
 from headway.core.state import HELD, State
-from headway.stores.ledger.horizon import ensure_hours
+from headway.stores.ledger.flow_of import flow_of
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.rows import FlowKey, JobRow
+from headway.stores.ledger.rows import JobRow
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.turns import end_turn
 from headway.stores.ledger.verbs.enqueue import check_batch
@@ -175,10 +174,11 @@ def _released(step: Step, row: JobRow, outcome: Released) -> Verdict:
 
 
 def _next_stage(step: Step, row: JobRow, outcome: NextStage) -> Verdict:
+    flow, keyed = flow_of(step.book, row.lane, row.tenant, row.kind, outcome.gates)
     if step.requeue(row, "next", due_at=None, repeat=True) is State.CANCELLED:
         return Verdict.DONE
-    row.stage = outcome.stage
-    change_gates(step, row, outcome.gates)
+    row.stage, row.flow, row.keyed = outcome.stage, flow, keyed
+    step.changed(row)
     return Verdict.DONE
 
 
@@ -255,17 +255,6 @@ _APPLY: dict[type[Outcome], Callable[..., Verdict]] = {
     Returned: _returned,
     GaveBack: _gave_back,
 }
-
-
-def change_gates(step: Step, row: JobRow, gates: Sequence[GateUse]) -> None:
-    """A queued job asks for other gates from now on."""
-    for use in gates:
-        if use.zone is not None:
-            ensure_hours(step.book, use)
-    shared = tuple(use for use in gates if use.shared)
-    row.keyed = tuple(use for use in gates if not use.shared)
-    row.flow = step.ledger.jobs.flow_number(FlowKey(row.lane, row.tenant, row.kind, shared))
-    step.changed(row)
 
 
 def check_size(what: str, data: bytes | None) -> None:
