@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from headway.contract.outcomes import Succeeded
 from tests.cli.conftest import Headway
 from tests.cli.seeding import claim, enqueue, new_job, settle
@@ -20,7 +22,9 @@ def test_lanes_are_listed_with_their_jobs_by_state(headway: Headway):
 
 def test_only_the_lanes_named_are_listed(headway: Headway):
     enqueue(new_job(lane="a"), new_job(lane="b"))
-    assert [one["name"] for one in headway("lanes", "b", "--json").document["lanes"]] == ["b"]
+    assert [one["name"] for one in headway("lanes", "--lane", "b", "--json").document["lanes"]] == [
+        "b"
+    ]
 
 
 def test_a_paused_lane_is_shown_as_paused(headway: Headway):
@@ -29,3 +33,56 @@ def test_a_paused_lane_is_shown_as_paused(headway: Headway):
     assert headway("lanes").out.splitlines()[1].endswith("paused")
     headway("resume", "lane:main")
     assert "paused" not in headway("lanes").out
+
+
+def test_an_operators_lane_holds_until_reset_and_keeps_what_was_not_named(headway: Headway):
+    headway("migrate")
+    headway(
+        "lanes", "set", "a", "--concurrency", "3", "--fair", "--weight", "t=2", "--lease", "20s"
+    )
+    ran = headway("lanes", "set", "a", "--max-backlog", "9", "--target", "1500ms")
+    assert (ran.code, ran.out) == (0, "a is set\n")
+    (lane,) = headway("lanes", "--lane", "a", "--json").document["lanes"]
+    assert lane["overridden"]
+    assert lane["spec"] == {
+        "name": "a",
+        "concurrency": 3,
+        "lease_ms": 20_000,
+        "target_ms": 1_500,
+        "fair": "tenant",
+        "weights": [["t", 2]],
+        "max_backlog": 9,
+    }
+    headway("lanes", "reset", "a")
+    (lane,) = headway("lanes", "--lane", "a", "--json").document["lanes"]
+    assert (lane["overridden"], lane["spec"]["concurrency"]) == (False, None)
+
+
+def test_a_lane_that_is_fair_no_more_has_no_weights(headway: Headway):
+    headway("migrate")
+    headway("lanes", "set", "a", "--fair", "--weight", "t=2")
+    headway("lanes", "set", "a", "--no-fair")
+    (lane,) = headway("lanes", "--lane", "a", "--json").document["lanes"]
+    assert (lane["spec"]["fair"], lane["spec"]["weights"]) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ([], "nothing to change"),
+        (["--concurrency", "-1"], "-1"),
+        (["--max-backlog", "99999999999999999999"], "99999999999999999999"),
+        (["--weight", "t=2"], "not fair"),
+        (["--fair", "--weight", "t"], "no TENANT=N"),
+        (["--fair", "--weight", "t=0"], "is 0"),
+        (["--lease", "soon"], "soon"),
+    ],
+)
+def test_an_unusable_lane_is_refused_and_nothing_is_written(
+    headway: Headway, line: list[str], said: str
+):
+    headway("migrate")
+    ran = headway("lanes", "set", "a", *line)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert said in ran.err
+    assert headway("lanes", "--json").document["lanes"] == []

@@ -1,4 +1,4 @@
-"""`headway lanes`: the lanes, and how many jobs each holds."""
+"""`headway lanes`: the lanes with what each holds, and changing what one carries."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
+from headway.cli.defining import define
+from headway.cli.lane_values import LaneValues
+from headway.cli.options import Signed
 from headway.cli.records import record
 from headway.cli.session import Session
+from headway.contract.definitions import LaneSpec, ResetLane, SetLane
+from headway.contract.store import Store
 from headway.contract.views import LanesQuery, LaneView
 
 app = new_command()
@@ -16,22 +21,25 @@ app = new_command()
 _COUNTED = ("scheduled", "waiting", "parked", "running", "awaiting", "succeeded", "dead")
 
 
-@command(app)
+LaneName = Annotated[str, typer.Argument(metavar="LANE", help="The lane's name.")]
+
+
+@command(app, default=True)
 def lanes(
     session: Session,
-    names: Annotated[list[str] | None, typer.Argument(help="Only these.")] = None,
+    lane: Annotated[list[str] | None, typer.Option(help="Only this one; may be repeated.")] = None,
 ) -> None:
     """Lists lanes with their jobs by state and the live workers that serve them.
 
     With --json: {"lanes": [...]}.
     """
-    found = session.ask(LanesQuery(names=tuple(names) if names else None))
+    found = session.ask(LanesQuery(names=tuple(lane) if lane else None))
     if session.json:
-        session.terminal.document({"lanes": [record(lane) for lane in found]})
+        session.terminal.document({"lanes": [record(one) for one in found]})
         return
     session.terminal.table(
         ["LANE", *(name.upper() for name in _COUNTED), "CANCELLED", "WORKERS", "OLDEST DUE", ""],
-        [_row(session, lane) for lane in found],
+        [_row(session, one) for one in found],
         empty="no lanes: one comes into being with its first job",
     )
 
@@ -45,3 +53,28 @@ def _row(session: Session, lane: LaneView) -> list[str]:
         session.clock.at(lane.oldest_due_at),
         "paused" if lane.paused else "",
     ]
+
+
+@command(app, "set")
+def set_(session: Session, name: LaneName, values: LaneValues, signed: Signed) -> None:
+    """Changes what a lane carries; it wins over what code declares until `lanes reset`.
+
+    What is not named stays as it is now.
+
+    Raises:
+        InvalidValue: nothing to change was given, or a value is unusable.
+    """
+    values.refuse_nothing(name)
+
+    async def work(store: Store) -> LaneSpec:
+        found = await store.read(LanesQuery(names=(name,)))
+        return found[0].spec if found else LaneSpec(name=name)
+
+    spec = values.change(session.with_store(work))
+    define(session, SetLane(spec=spec), signed, done=f"{name} is set")
+
+
+@command(app, "reset")
+def reset(session: Session, name: LaneName, signed: Signed) -> None:
+    """Forgets an operator's values; what code declares holds again."""
+    define(session, ResetLane(name=name), signed, done=f"{name} is as declared")
