@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
+from pathlib import Path
+
 import pytest
 
+from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.testing.conformance import MakeStore, StoreConformance
 from tests.conformance.twice import TwiceStore
@@ -13,3 +17,15 @@ class TestRepeatedMemoryStore(StoreConformance):
     @pytest.fixture
     def make_store(self) -> MakeStore:
         return lambda clock: TwiceStore(MemoryStore(clock=clock))
+
+
+@pytest.mark.slow
+class TestRepeatedSqliteStore(StoreConformance):
+    @pytest.fixture
+    def make_store(self, tmp_path: Path) -> MakeStore:
+        numbers = count(1)
+        return lambda clock: TwiceStore(
+            open_store(
+                f"sqlite:///{tmp_path}/headway-{next(numbers)}.db?synchronous=normal", clock=clock
+            )
+        )

@@ -23,6 +23,7 @@ from headway.testing.conformance.operating import (
 from headway.testing.conformance.ordering import OrderGroup, SchedulingGroup
 from headway.testing.conformance.parking import ParkingGroup
 from headway.testing.conformance.pools import PoolGroup
+from headway.testing.conformance.racing import RaceGroup
 from headway.testing.conformance.rates import RateGroup
 from headway.testing.conformance.reading import ListingGroup, StatsGroup, TrailGroup
 from headway.testing.conformance.repeating import RepeatGroup
@@ -72,5 +73,6 @@ class StoreConformance(
     StatsGroup,
     TrailGroup,
     RepeatGroup,
+    RaceGroup,
 ):
     """Every behaviour that a store promises; give it `make_store` and it runs."""

@@ -1,0 +1,62 @@
+"""The suite itself: whole, and no test hidden behind another of its name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib import import_module
+from pkgutil import iter_modules
+
+import pytest
+
+import headway.testing.conformance as package
+from headway.contract.store import Store
+from headway.contract.sweeps import SweepReply
+from headway.core.errors import OutcomeUnknown, StoreUnavailable
+from headway.stores.memory import MemoryStore
+from headway.testing.conformance import StoreConformance
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.faulty import Fault, FaultyStore
+
+
+def groups() -> list[type[ConformanceGroup]]:
+    modules = [
+        import_module(f"{package.__name__}.{one.name}") for one in iter_modules(package.__path__)
+    ]
+    things = [thing for module in modules for thing in vars(module).values()]
+    found = [one for one in things if isinstance(one, type) and ConformanceGroup in one.__bases__]
+    return list(dict.fromkeys(found))
+
+
+def test_suite_runs_every_group() -> None:
+    assert set(groups()) == set(StoreConformance.__bases__)
+    assert len(groups()) > 35
+
+
+def test_no_name_is_told_twice() -> None:
+    names = Counter(name for group in groups() for name in vars(group) if not name.startswith("_"))
+    assert [name for name, number in names.items() if number > 1] == []
+
+
+def test_faulty_store_does_everything_that_a_store_does() -> None:
+    store: Store = FaultyStore(MemoryStore())
+    operations = {name for name in vars(Store) if not name.startswith("_")}
+    assert operations <= {name for name in dir(store) if not name.startswith("_")}
+
+
+async def test_planned_fault_strikes_the_operation_that_was_named_and_once() -> None:
+    store = FaultyStore(MemoryStore())
+    store.plan(Fault.REFUSE, operation="sweep", nth=2)
+    assert isinstance(await store.sweep(1), SweepReply)
+    assert await store.lead("alerts", "one", 9) is not None
+    with pytest.raises(StoreUnavailable):
+        await store.sweep(1)
+    assert isinstance(await store.sweep(1), SweepReply)
+
+
+async def test_cut_reply_is_lost_after_the_operation_was_done() -> None:
+    store = FaultyStore(MemoryStore())
+    store.plan(Fault.CUT)
+    with pytest.raises(OutcomeUnknown):
+        await store.lead("alerts", "one", 10_000)
+    assert await store.inner.lead("alerts", "two", 10_000) is None
+    assert store.calls == ["lead"]
