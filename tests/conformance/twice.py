@@ -26,7 +26,10 @@ class TwiceStore:
         async def twice(*args: Any, **kwargs: Any) -> Any:
             reply = await operation(*args, **kwargs)
             try:
-                await operation(*args, **kwargs)
+                again = await operation(*args, **kwargs)
+                if name == "claim" and not reply.jobs:
+                    # A claim that starts nothing writes nothing, and its repeat may start some.
+                    return again if again.jobs else reply
             except CallerError:
                 # The first one changed the revision that a definition is guarded by, or removed
                 # the entry; nothing more was written.
