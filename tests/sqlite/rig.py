@@ -83,6 +83,16 @@ def door_shut(path: Path) -> Iterator[None]:
         turnstile.close()
 
 
+class _Turn:
+    def __await__(self) -> Iterator[None]:
+        yield
+
+
+async def one_turn() -> None:
+    """Lets everything else that is ready in the loop go on once."""
+    await _Turn()
+
+
 async def until(done: threading.Event, seconds: float = 30) -> None:
     """Waits for a named event of a thread, with a limit."""
     assert await asyncio.to_thread(done.wait, seconds), "the event did not come"

@@ -24,6 +24,7 @@ from tests.sqlite.rig import (
     job,
     jobs,
     number,
+    one_turn,
     options,
     succeed,
 )
@@ -36,7 +37,7 @@ async def gathered(store: SqliteStore, path: Path, *asked: object) -> list[objec
     with door_shut(path):
         tasks = [asyncio.ensure_future(one) for one in asked]  # type: ignore[arg-type]
         for _ in tasks:
-            await asyncio.tasks.sleep(0)
+            await one_turn()
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -154,9 +155,9 @@ async def test_bulk_stands_behind_what_came_later(path: Path) -> None:
             asyncio.ensure_future(note("bulk", store.enqueue(jobs(n * 1000, 1000))))
             for n in range(12)
         ]
-        await asyncio.tasks.sleep(0)
+        await one_turn()
         late = asyncio.ensure_future(note("claim", claim(store, n=1)))
-        await asyncio.tasks.sleep(0)
+        await one_turn()
     await asyncio.gather(*bulk, late)
     assert order[0] == "claim"
     assert await count(store, "waiting") == 12_000

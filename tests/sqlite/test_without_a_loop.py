@@ -1,0 +1,89 @@
+"""A caller without an event loop is served on its own thread, and serves those who wait with it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from headway.contract.claims import ClaimRequest
+from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
+from headway.contract.views import StatsQuery
+from headway.core.errors import StoreUnavailable, UnknownGate
+from headway.core.gates.spec import GateUse
+from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlite.numbers import WAKES
+from tests.sqlite.rig import LANE, door_shut, drive, job, jobs, number, options
+
+LIMIT = 30.0
+
+
+def test_every_operation_ends_without_suspending(path: Path) -> None:
+    store = SqliteStore(options(path))
+    assert store.runs_inline
+    assert drive(store.enqueue(jobs(0, 3)))[2].created
+    claimed = drive(
+        store.claim(ClaimRequest(worker="w", request=1, lanes=((LANE, 1),), n=10, free=1))
+    )
+    outcomes = tuple(Succeeded(one.id, one.run) for one in claimed.jobs)
+    assert drive(store.settle(SettleRequest(worker="w", outcomes=outcomes))) == [Verdict.DONE] * 3
+    assert drive(store.read(StatsQuery())).counts == {"succeeded": 3}
+    assert drive(store.sweep(10)).lost == 0
+    drive(store.close())
+    assert not [one for one in threading.enumerate() if one.name == "headway-writer"]
+
+
+def test_error_of_a_verb_reaches_its_caller(path: Path) -> None:
+    store = SqliteStore(options(path))
+    with pytest.raises(UnknownGate):
+        drive(store.enqueue([job(1, gates=(GateUse(name="x", template="x", shared=True),))]))
+    assert drive(store.enqueue([job(1)]))[0].created
+    drive(store.close())
+
+
+def test_threads_that_ask_at_once_share_commits(path: Path) -> None:
+    store = SqliteStore(options(path))
+    drive(store.enqueue([job(0)]))
+    before = number(path, WAKES)
+    threads = [
+        threading.Thread(target=lambda n=n: drive(store.enqueue([job(n)]))) for n in range(1, 25)
+    ]
+    with door_shut(path):
+        for one in threads:
+            one.start()
+        while len(store._writer.desk._calls) < 24:
+            threading.Event().wait(0.001)
+    for one in threads:
+        one.join(LIMIT)
+    assert drive(store.read(StatsQuery())).counts == {"waiting": 25}
+    assert number(path, WAKES) - before <= 3
+    drive(store.close())
+
+
+def test_caller_behind_a_stopped_process_is_refused_in_time(path: Path) -> None:
+    store = SqliteStore(options(path, patience_ms=200))
+    with door_shut(path), pytest.raises(StoreUnavailable, match="held"):
+        drive(store.enqueue([job(1)]))
+    assert drive(store.enqueue([job(2)]))[0].created
+    assert drive(store.read(StatsQuery())).counts == {"waiting": 1}
+    drive(store.close())
+
+
+def test_interrupted_caller_leaves_the_store_usable(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the thread that serves: it is raised there, and nothing of the step is written."""
+    store = SqliteStore(options(path))
+    drive(store.enqueue([job(0)]))
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store._writer._open().session), "tell_time", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            drive(store.enqueue([job(1)]))
+    assert drive(store.enqueue([job(1)]))[0].created
+    assert drive(store.read(StatsQuery())).counts == {"waiting": 2}
+    drive(store.close())
