@@ -161,3 +161,16 @@ def _with_clock(at: int, work):
             await store.close()
 
     return asyncio.run(whole())
+
+
+def test_a_gate_of_no_capacity_is_a_warning_that_names_it(headway: Headway):
+    enqueue(new_job())
+    headway("gates", "set", "all", "--capacity", "0")
+    assert warnings(headway("doctor", "--json"))["zero"] == "1 gate is of no capacity: all"
+
+
+def test_a_folder_as_store_is_refused_as_no_file(headway: Headway, folder: Path):
+    folder.joinpath("shelf").mkdir()
+    ran = headway("--store", "sqlite:///shelf", "send", "noop")
+    assert ran.code == 4
+    assert "shelf is no regular file" in ran.err

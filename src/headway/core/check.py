@@ -39,8 +39,9 @@ def check_job(job: NewJob) -> None:
         check_name("subject", job.subject)
     if job.key is not None:
         check_name("key", job.key)
-    if _UUID.fullmatch(job.id) is None:
-        message = f"the job's id {job.id[:60]!r} is no UUID"
+    # What callers without types pass is turned to text here, and refused as no UUID.
+    if _UUID.fullmatch(str(job.id)) is None or type(job.id) is not str:
+        message = f"the job's id {str(job.id)[:60]!r} is no UUID in text"
         raise InvalidValue(message, hint="36 characters, lower case, as uuid prints it")
     if not 0 <= job.priority <= MAX_PRIORITY:
         message = f"priority is {job.priority}"

@@ -20,6 +20,7 @@ async def look_at_gates(store: Store) -> list[Finding]:
     now = (await store.read(StatsQuery())).now
     findings: list[Finding] = []
     closed: list[str] = []
+    zero: list[str] = []
     count = 0
     async for gate in _gates(store):
         count += 1
@@ -27,11 +28,23 @@ async def look_at_gates(store: Store) -> list[Finding]:
             findings.append(_short(gate, gate.horizon_at - now))
         if gate.closed_until is not None and not gate.open:
             closed.append(gate.name)
+        elif gate.capacity == 0:
+            zero.append(gate.name)
     if closed:
-        named = ", ".join(closed[:_LISTED]) + (", …" if len(closed) > _LISTED else "")
         hint = "headway gates tells who closed each and why"
-        findings.append(warning("closed", f"{len(closed)} gates are closed: {named}", hint))
+        findings.append(warning("closed", f"{_number(closed)} closed: {_some(closed)}", hint))
+    if zero:
+        hint = "nothing passes there; headway gates set or reset gives it a capacity again"
+        findings.append(warning("zero", f"{_number(zero)} of no capacity: {_some(zero)}", hint))
     return findings or [well("gates", f"{count} gates, none closed, hours known ahead")]
+
+
+def _number(gates: list[str]) -> str:
+    return "1 gate is" if len(gates) == 1 else f"{len(gates)} gates are"
+
+
+def _some(gates: list[str]) -> str:
+    return ", ".join(gates[:_LISTED]) + (", …" if len(gates) > _LISTED else "")
 
 
 def _short(gate: GateState, left_ms: int) -> Finding:

@@ -44,6 +44,9 @@ def _make(path: Path) -> None:
 
 
 def _refuse_scrap(path: Path) -> None:
+    if not path.is_file():
+        message = f"{path} is no regular file"
+        raise StoreUnavailable(message, hint="give the path of a file, such as its folder and name")
     # SQLite takes a file shorter than its header for an empty one, and would write over it.
     size = path.stat().st_size
     if 0 < size < _HEADER:
