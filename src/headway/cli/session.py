@@ -57,7 +57,7 @@ class Session:
     @property
     def store_url(self) -> str:
         """The store's URL: the option's, else the setting's."""
-        return self.named_store or self.settings.store
+        return self.settings.store if self.named_store is None else self.named_store
 
     def author(self, named: str | None) -> str:
         """Who stands on the trail: who was named, else the setting, else the login name."""
