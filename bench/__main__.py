@@ -13,12 +13,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import chart
+from bench import chart, report
 from bench.bench import Bench
 from bench.cases import draining, dueing, enqueueing, holding, idling, latency, sizing
 from bench.machine import facts
 from bench.scale import DEFAULT, FULL, QUICK
+from bench.systems import with_headway, with_huey, with_litequeue
 
+WARM = 500
 CASES: dict[str, tuple[str, Callable[[Bench], None]]] = {
     "one": (enqueueing.ONE, enqueueing.one_by_one),
     "bulk": (enqueueing.BULK, enqueueing.in_bulk),
@@ -46,6 +48,7 @@ def main() -> int:
         bench.say(f"{name}: {fact}")
     begin = time.monotonic()
     try:
+        warm_up(bench)
         for number, name in enumerate(wanted.only or CASES, 1):
             title, measure = CASES[name]
             total = len(wanted.only or CASES)
@@ -57,6 +60,8 @@ def main() -> int:
     if wanted.json:
         result = {"about": about, **bench.notebook.as_json()}
         wanted.json.write_text(json.dumps(result, indent=1) + "\n")
+    if wanted.page:
+        report.put_into(wanted.page, about, bench.notebook)
     if wanted.chart:
         chart.draw(bench.notebook, wanted.chart)
     return 1 if bench.notebook.faults else 0
@@ -72,8 +77,17 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw them, as PNG or SVG")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="put them as tables into it")
     parser.add_argument("--dir", type=Path, help="where the databases lie; a real disk")
     return parser.parse_args()
+
+
+def warm_up(bench: Bench) -> None:
+    """The first to write would else pay for a cold machine."""
+    with bench.fresh() as folder:
+        with_headway.drain(folder, WARM)
+        with_huey.enqueue_one(folder, WARM)
+        with_litequeue.enqueue_one(folder, WARM)
 
 
 def _sum_up(bench: Bench, seconds: float) -> None:

@@ -38,6 +38,9 @@ def draw(notebook: Notebook, path: Path) -> None:
     for axes, (case, figures) in zip(grid.flat, shown.items(), strict=False):
         _bars(axes, case, figures)
     canvas.suptitle("Headway on SQLite, synchronous=FULL", fontsize=14)
+    marks = [plt.Rectangle((0, 0), 1, 1, color=color) for color in (OURS, OTHERS, LIMIT)]
+    names = ["this engine", "peers", "the machine's limits"]
+    canvas.legend(marks, names, loc="upper right", ncols=3, frameon=False, fontsize=9)
     canvas.tight_layout(rect=(0, 0, 1, 0.98))
     canvas.savefig(path, dpi=110)
     plt.close(canvas)

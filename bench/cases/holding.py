@@ -53,7 +53,7 @@ async def _by_held(
 
 
 def by_parked(bench: Bench) -> None:
-    none = "none"
+    none = "none behind a gate"
     keyed, shared = (f"{bench.scale.parked:,} behind a {word} gate" for word in ("keyed", "shared"))
     gates = {
         none: None,
