@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -42,8 +43,7 @@ from headway.contract.views import (
 )
 from headway.core.job import NewJob
 from headway.core.state import State
-from tests.machine.pair import Pair
-from tests.machine.strategies import (
+from tests.machine.drawing import (
     DELAYS,
     KEYS,
     LANES,
@@ -51,10 +51,14 @@ from tests.machine.strategies import (
     RESOLVED,
     SPECS,
     WORKERS,
-    items,
-    jobs,
-    uses,
+    draw_item,
+    draw_job,
+    draw_uses,
 )
+from tests.machine.pair import Pair
+
+DICE = st.randoms(use_true_random=True)
+"""Seeds for the details of a command: a long history is to be full, whatever it is shrunk to."""
 
 Run = tuple[str, str, int]
 
@@ -68,15 +72,18 @@ class StoresMachine(RuleBasedStateMachine):
         self.pair = Pair(self.folder)
         self.known: list[str] = []
         self.runs: list[Run] = []
+        self.handed: list[str] = ["call-1"]
         self.requests = dict.fromkeys(WORKERS, 0)
         self.made = 0
         self.acts = 0
         self.steps = 0
 
-    @initialize()
-    def declare(self) -> None:
+    @initialize(dice=DICE)
+    def declare_and_fill(self, dice: Random) -> None:
         items = tuple(DeclareGate(spec=spec) for spec in SPECS)
         self.pair.ask(lambda store: store.define(DefineRequest(items=items, author="code")))
+        for _ in range(4):
+            self.enqueue(dice)
 
     def teardown(self) -> None:
         try:
@@ -87,22 +94,22 @@ class StoresMachine(RuleBasedStateMachine):
 
     # Drawing
 
-    def new_jobs(self, data: st.DataObject, most: int) -> list[NewJob]:
+    def new_jobs(self, dice: Random, most: int) -> list[NewJob]:
         made: list[NewJob] = []
-        for _ in range(data.draw(st.integers(1, most))):
-            again = bool(self.known) and data.draw(st.integers(0, 9)) == 0
+        for _ in range(dice.randint(1, most)):
+            again = bool(self.known) and dice.randint(0, 9) == 0
             if not again:
                 self.made += 1
-            number = data.draw(st.integers(1, self.made)) if again else self.made
-            made.append(data.draw(jobs(self.pair.clock(), number)))
+            number = dice.randint(1, self.made) if again else self.made
+            made.append(draw_job(dice, self.pair.clock(), number))
         return made
 
-    def any_run(self, data: st.DataObject) -> Run:
+    def any_run(self, dice: Random) -> Run:
         # The latest are the ones that most likely live.
-        return data.draw(st.sampled_from(self.runs[-12:]))
+        return dice.choice(self.runs[-12:])
 
-    def any_job(self, data: st.DataObject) -> str:
-        return data.draw(st.sampled_from(self.known[-20:]))
+    def any_job(self, dice: Random) -> str:
+        return dice.choice(self.known[-20:])
 
     def checked(self) -> None:
         self.steps += 1
@@ -111,65 +118,74 @@ class StoresMachine(RuleBasedStateMachine):
 
     # Commands
 
-    @rule(data=st.data())
-    def enqueue(self, data: st.DataObject) -> None:
-        made = self.new_jobs(data, 4)
+    @rule(dice=DICE)
+    def enqueue(self, dice: Random) -> None:
+        made = self.new_jobs(dice, 6)
         if isinstance(self.pair.ask(lambda store: store.enqueue(made)), list):
             self.known += [job.id for job in made]
         self.checked()
 
-    @rule(
-        worker=st.sampled_from(WORKERS),
-        lanes=st.sampled_from([(("x", 1),), (("y", 1),), (("x", 2), ("y", 1))]),
-        order=st.sampled_from(["weighted", "strict"]),
-        n=st.sampled_from([1, 2, 5, 30]),
-        free=st.sampled_from([0, 1, 5, 30]),
-        step=st.sampled_from([1, 1, 1, 1, 0, -1]),
-        lease_ms=st.sampled_from([60, 400]),
-        go_on=st.booleans(),
-    )
-    def claim(self, worker, lanes, order, n, free, step, lease_ms, go_on) -> None:  # noqa: PLR0913, PLR0917  (a claim has as many fields)
+    @rule(dice=DICE, worker=st.sampled_from(WORKERS))
+    def claim(self, dice: Random, worker: str) -> None:
+        step = dice.choice([1, 1, 1, 1, 1, 0, -1])
         number = max(1, self.requests[worker] + step)
         self.requests[worker] = max(number, self.requests[worker])
+        n = dice.choice([1, 2, 9, 30])
         request = ClaimRequest(
             worker=worker,
             request=number,
-            lanes=lanes,
-            order=order,
+            lanes=dice.choice([(("x", 1),), (("y", 1),), (("x", 2), ("y", 1))]),
+            order=dice.choice(["weighted", "strict"]),
             n=n,
-            free=free,
-            lease_ms=lease_ms,
+            free=dice.choice([n, n, n, 1, 0]),
+            lease_ms=dice.choice([30_000, 30_000, 90]),
         )
-        reply = self.pair.claim(request, go_on=go_on)
+        reply = self.pair.claim(request, go_on=dice.random() < 0.5)
         if isinstance(reply, ClaimReply):
-            self.runs += [(worker, job.id, job.run) for job in reply.jobs]
+            held = set(self.runs)
+            mine = [(worker, job.id, job.run) for job in reply.jobs]
+            self.runs += [run for run in mine if run not in held]
+        self.checked()
+
+    @rule(dice=DICE, worker=st.sampled_from(WORKERS))
+    def claim_again(self, dice: Random, worker: str) -> None:
+        self.claim(dice, worker)
+
+    @precondition(lambda self: self.runs)
+    @rule(dice=DICE, stranger=st.integers(0, 15))
+    def settle(self, dice: Random, stranger: int) -> None:
+        worker, _, _ = self.any_run(dice)
+        mine = [run for run in self.runs[-20:] if run[0] == worker]
+        chosen = dice.choices(mine, k=dice.randint(1, 4))
+        for run in chosen:
+            # Most runs are settled once; some are left, to be settled again.
+            if run in self.runs and dice.randint(0, 4):
+                self.runs.remove(run)
+        outcomes = tuple(self.outcome(dice, job, run) for _, job, run in chosen)
+        request = SettleRequest(
+            worker=worker if stranger else dice.choice(WORKERS), outcomes=outcomes
+        )
+        self.pair.ask(lambda store: store.settle(request))
+        self.handed += [one.key for one in outcomes if isinstance(one, HandedOver | KnownAs)]
         self.checked()
 
     @precondition(lambda self: self.runs)
-    @rule(data=st.data(), stranger=st.integers(0, 15))
-    def settle(self, data: st.DataObject, stranger: int) -> None:
-        worker, _, _ = self.any_run(data)
-        mine = [run for run in self.runs[-20:] if run[0] == worker]
-        chosen = data.draw(st.lists(st.sampled_from(mine), min_size=1, max_size=4))
-        outcomes = tuple(self.outcome(data, job, run) for _, job, run in chosen)
-        request = SettleRequest(
-            worker=worker if stranger else data.draw(st.sampled_from(WORKERS)), outcomes=outcomes
-        )
-        self.pair.ask(lambda store: store.settle(request))
-        self.checked()
+    @rule(dice=DICE, stranger=st.integers(1, 15))
+    def settle_more(self, dice: Random, stranger: int) -> None:
+        self.settle(dice, stranger)
 
-    def outcome(self, data: st.DataObject, job: str, run: int) -> Outcome:
+    def outcome(self, dice: Random, job: str, run: int) -> Outcome:
         then: tuple[NewJob, ...] = ()
         close: tuple[Closing, ...] = ()
-        if data.draw(st.integers(0, 7)) == 0:
-            then = tuple(self.new_jobs(data, 2))
+        if dice.randint(0, 7) == 0:
+            then = tuple(self.new_jobs(dice, 2))
             self.known += [one.id for one in then]
-        if data.draw(st.integers(0, 9)) == 0:
-            close = (Closing(gate=data.draw(RESOLVED), for_ms=data.draw(DELAYS), reason="429"),)
+        if dice.randint(0, 9) == 0:
+            close = (Closing(gate=dice.choice(RESOLVED), for_ms=dice.choice(DELAYS), reason="429"),)
         fence = (job, run, then, close)
-        delay = data.draw(DELAYS)
-        until = data.draw(st.sampled_from([None, self.pair.clock() + 33]))
-        key = data.draw(st.sampled_from(["call-1", "call-2", "call-3", f"{job}:{run}"]))
+        delay = dice.choice(DELAYS)
+        until = dice.choice([None, self.pair.clock() + 33])
+        key = dice.choice(["call-1", "call-2", "call-3", f"{job}:{run}"])
         choices: list[Outcome] = [
             Succeeded(*fence),
             Succeeded(*fence, result=b'{"r":1}'),
@@ -177,28 +193,29 @@ class StoresMachine(RuleBasedStateMachine):
             Failed(*fence, error="bang\nboom", after_ms=delay, until_at=until),
             Died(*fence, reason="bad", error="why"),
             Snoozed(*fence, after_ms=delay, until_at=until),
-            NextStage(*fence, stage="two", gates=data.draw(uses())),
+            NextStage(*fence, stage="two", gates=draw_uses(dice)),
             Released(*fence),
-            HandedOver(*fence, key=key, timeout_ms=data.draw(st.sampled_from([30, 300]))),
-            HandedOver(*fence, key=key, timeout_ms=150),
+            HandedOver(*fence, key=key, timeout_ms=dice.choice([30, 300])),
+            HandedOver(*fence, key=f"{job}:{run}", timeout_ms=40_000),
+            HandedOver(*fence, key=f"{job}:{run}", timeout_ms=40_000),
             KnownAs(*fence, key=key),
-            Returned(*fence, error=data.draw(st.sampled_from(["", "oops"]))),
-            GaveBack(*fence, gate=data.draw(RESOLVED)),
+            Returned(*fence, error=dice.choice(["", "oops"])),
+            GaveBack(*fence, gate=dice.choice(RESOLVED)),
             FoundUnfit(*fence, reason="off duty"),
         ]
-        return data.draw(st.sampled_from(choices))
+        return dice.choice(choices)
 
-    @rule(data=st.data(), worker=st.sampled_from(WORKERS), leaving=st.integers(0, 9))
-    def beat(self, data: st.DataObject, worker: str, leaving: int) -> None:
+    @rule(dice=DICE, worker=st.sampled_from(WORKERS), leaving=st.integers(0, 19))
+    def beat(self, dice: Random, worker: str, leaving: int) -> None:
         mine = [(job, run) for name, job, run in self.runs[-20:] if name == worker]
-        listed = [one for one in mine if data.draw(st.integers(0, 5))]
-        told = [one for one in listed if data.draw(st.integers(0, 5)) == 0]
+        listed = [one for one in mine if dice.randint(0, 9)]
+        told = [one for one in listed if dice.randint(0, 5) == 0]
         request = BeatRequest(
             worker=worker,
             running=tuple(dict.fromkeys(listed)),
-            request=data.draw(st.integers(0, self.requests[worker])),
-            lease_ms=data.draw(st.sampled_from([60, 400])),
-            lanes=data.draw(st.sampled_from([(), LANES])),
+            request=dice.choice([0, 0, max(0, self.requests[worker] - 1)]),
+            lease_ms=dice.choice([30_000, 30_000, 90]),
+            lanes=dice.choice([(), LANES]),
             name="host",
             progress=tuple((job, run, b'{"p":1}') for job, run in told),
             leaving=leaving == 0,
@@ -206,56 +223,52 @@ class StoresMachine(RuleBasedStateMachine):
         self.pair.ask(lambda store: store.beat(request))
         self.checked()
 
-    @rule(data=st.data())
-    def signal(self, data: st.DataObject) -> None:
-        keys = ["call-1", "call-2", "call-3"]
+    @rule(dice=DICE)
+    def signal(self, dice: Random) -> None:
+        keys = self.handed[-6:]
         if self.runs:
-            _, job, run = self.any_run(data)
+            _, job, run = self.any_run(dice)
             keys.append(f"{job}:{run}")
         signal = Signal(
-            key=data.draw(st.sampled_from(keys)),
-            event=data.draw(st.sampled_from(["e1", "e2", "e3", "e4", "e5"])),
-            kind=data.draw(
-                st.sampled_from([SignalKind.FINAL, SignalKind.FINAL, *list(SignalKind)])
-            ),
-            decided=data.draw(st.sampled_from(list(Decided))),
-            body=data.draw(st.sampled_from([None, b'{"b":1}'])),
+            key=dice.choice(keys),
+            event=dice.choice([f"e{n}" for n in range(12)]),
+            kind=dice.choice([SignalKind.FINAL, SignalKind.FINAL, *list(SignalKind)]),
+            decided=dice.choice(list(Decided)),
+            body=dice.choice([None, b'{"b":1}']),
             label="RINGING",
-            extend_ms=data.draw(st.sampled_from([None, 100])),
-            after_ms=data.draw(st.sampled_from([None, 0, 20])),
-            reason=data.draw(st.sampled_from(["", "said so"])),
-            candidate=data.draw(st.sampled_from(["", "", "a", "b"])),
+            extend_ms=dice.choice([None, 100]),
+            after_ms=dice.choice([None, 0, 20]),
+            reason=dice.choice(["", "said so"]),
+            candidate=dice.choice(["", "", "a", "b"]),
         )
         self.pair.ask(lambda store: store.signal(signal))
         self.checked()
 
-    @rule(data=st.data())
-    def restore(self, data: st.DataObject) -> None:
+    def restore(self, dice: Random) -> None:
         flights = [
             InFlight(
                 job=job,
-                signal_key=data.draw(st.sampled_from(["call-1", "call-2"])),
+                signal_key=dice.choice(["call-1", "call-2"]),
                 since_at=self.pair.clock() - 10,
-                deadline_ms=data.draw(st.sampled_from([40, 300])),
+                deadline_ms=dice.choice([40, 300]),
                 members={"pool": "m", "desk:1": "n", "desk:2": "n"},
             )
-            for job in self.new_jobs(data, 2)
+            for job in self.new_jobs(dice, 2)
         ]
         if isinstance(self.pair.ask(lambda store: store.restore(flights)), list):
             self.known += [flight.job.id for flight in flights]
         self.checked()
 
-    @precondition(lambda self: self.known)
-    @rule(data=st.data(), verb=st.sampled_from(list(Verb)), again=st.integers(0, 9))
-    def act(self, data: st.DataObject, verb: Verb, again: int) -> None:
-        self.acts += again != 0
+    def act(self, dice: Random) -> None:
+        verb = dice.choice(list(Verb))
+        self.acts += dice.randint(0, 9) != 0
         now = self.pair.clock()
         edit = Edit(
-            priority=data.draw(st.sampled_from([None, 0, 3])),
-            due_at=data.draw(st.sampled_from([None, now - 1, now + 40])),
-            args=data.draw(st.sampled_from([None, b'{"n":9}'])),
+            priority=dice.choice([None, 0, 3]),
+            due_at=dice.choice([None, now - 1, now + 40]),
+            args=dice.choice([None, b'{"n":9}']),
         )
-        ids = tuple(dict.fromkeys(self.any_job(data) for _ in range(data.draw(st.integers(1, 3)))))
+        ids = tuple(dict.fromkeys(self.any_job(dice) for _ in range(dice.randint(1, 3))))
         request = ActRequest(
             request=f"act-{self.acts}",
             ids=ids,
@@ -267,77 +280,82 @@ class StoresMachine(RuleBasedStateMachine):
         self.pair.ask(lambda store: store.act(request))
         self.checked()
 
-    @rule(data=st.data(), author=st.sampled_from(["ann", "bob"]))
-    def define(self, data: st.DataObject, author: str) -> None:
-        changes = data.draw(st.lists(items(self.pair.clock()), min_size=1, max_size=3))
+    def define(self, dice: Random) -> None:
+        author = dice.choice(["ann", "bob"])
+        now = self.pair.clock()
+        changes = [draw_item(dice, now) for _ in range(dice.choice((1, 1, 1, 2)))]
         request = DefineRequest(items=tuple(changes), author=author, reason="drill")
         self.pair.ask(lambda store: store.define(request))
         self.checked()
 
-    @precondition(lambda self: self.known)
-    @rule(data=st.data(), gate=NAMES)
-    def release_permit(self, data: st.DataObject, gate: str) -> None:
-        job = self.any_job(data)
+    def release_permit(self, dice: Random) -> None:
+        job, gate = self.any_job(dice), dice.choice(NAMES)
         self.pair.ask(lambda store: store.release_permit(gate, job, "ann", "stuck"))
         self.checked()
 
-    @rule(data=st.data(), ahead=st.sampled_from([0, 5_000]), stale=st.integers(0, 9))
-    def fire(self, data: st.DataObject, ahead: int, stale: int) -> None:
+    def fire(self, dice: Random) -> None:
         entries = self.pair.ask(lambda store: store.read(TimetableQuery()))
         assert isinstance(entries, tuple)
         if not entries:
             return
-        entry: EntryView = data.draw(st.sampled_from(entries))
+        entry: EntryView = dice.choice(entries)
+        ahead = dice.choice([0, 5_000])
+        stale = dice.randint(0, 9) == 0
         start = self.pair.clock() // 1_000 * 1_000
         moments = tuple(
-            start + 1_000 * step
-            for step in sorted(data.draw(st.sets(st.integers(-2, 4), min_size=1, max_size=3)))
+            start + 1_000 * step for step in sorted(dice.sample(range(-2, 5), dice.randint(1, 3)))
         )
         request = FireRequest(
             entry=entry.spec.name,
-            revision=entry.revision - (stale == 0),
+            revision=entry.revision - stale,
             moments=moments,
             ahead_until=max(moments[-1], self.pair.clock() + ahead),
         )
         self.pair.ask(lambda store: store.fire(request))
         self.checked()
 
+    @precondition(lambda self: self.known)
+    @rule(dice=DICE, what=st.sampled_from(["act", "act", "define", "define", "fire", "other"]))
+    def operate(self, dice: Random, what: str) -> None:
+        rare = [self.restore, self.release_permit, self.lead]
+        moves = {"act": self.act, "define": self.define, "fire": self.fire}
+        moves.get(what, dice.choice(rare))(dice)
+
     @rule(n=st.sampled_from([1, 3, 100]))
     def sweep(self, n: int) -> None:
         self.pair.ask(lambda store: store.sweep(n))
         self.checked()
 
-    @rule(role=st.sampled_from(["alerts", "bridges"]), holder=st.sampled_from(WORKERS))
-    def lead(self, role: str, holder: str) -> None:
+    def lead(self, dice: Random) -> None:
+        role = dice.choice(["alerts", "bridges"])
+        holder = dice.choice(WORKERS)
         self.pair.ask(lambda store: store.lead(role, holder, 90))
 
-    @rule(ms=st.sampled_from([1, 1, 5, 20, 50, 130, 1_000, 4_000, 70_000, -40, -500]))
+    @rule(ms=st.sampled_from([1, 1, 1, 5, 5, 20, 20, 50, 50, 130, 1_000, 4_000, 70_000, -40]))
     def time(self, ms: int) -> None:
         if ms < 0:
-            # A time at which a store was only read may be forgotten.
+            # A time at which a store only read may be forgotten; one at which it wrote never is.
             self.pair.ask(lambda store: store.lead("clock", "here", 1))
         self.pair.clock.advance(ms)
 
     @precondition(lambda self: self.known)
-    @rule(data=st.data())
-    def look(self, data: st.DataObject) -> None:
-        job = self.any_job(data)
+    @rule(dice=DICE)
+    def look(self, dice: Random) -> None:
+        job = self.any_job(dice)
         self.pair.ask(lambda store: store.read(WhyQuery(id=job)))
         query = JobsQuery(
-            lane=data.draw(st.sampled_from([None, "x"])),
-            tenant=data.draw(st.sampled_from([None, "acme"])),
-            kind=data.draw(st.sampled_from([None, "dial"])),
-            states=data.draw(
-                st.sampled_from([(), (State.WAITING,), (State.DEAD, State.CANCELLED)])
-            ),
-            runs=data.draw(st.booleans()),
-            newest=data.draw(st.booleans()),
-            limit=data.draw(st.sampled_from([1, 3, 100])),
+            lane=dice.choice([None, "x"]),
+            tenant=dice.choice([None, "acme"]),
+            kind=dice.choice([None, "dial"]),
+            states=dice.choice([(), (State.WAITING,), (State.DEAD, State.CANCELLED)]),
+            runs=dice.random() < 0.5,
+            newest=dice.random() < 0.5,
+            limit=dice.choice([1, 3, 100]),
         )
         self.pair.ask(lambda store: store.read(query))
-        about = JobsQuery(subject="her", tenant=data.draw(st.sampled_from(["acme", "beta"])))
+        about = JobsQuery(subject="her", tenant=dice.choice(["acme", "beta"]))
         self.pair.ask(lambda store: store.read(about))
-        name = f"lock:{data.draw(st.sampled_from(KEYS))}"
+        name = f"lock:{dice.choice(KEYS)}"
         self.pair.ask(lambda store: store.read(GatesQuery(names=(name, "pool", "all"))))
         self.pair.ask(lambda store: store.read(StatsQuery()))
 
@@ -351,10 +369,10 @@ COMMON = settings(
 
 
 class TestSqliteEqualsMemory(StoresMachine.TestCase):
-    settings = settings(COMMON, max_examples=40, stateful_step_count=50)
+    settings = settings(COMMON, max_examples=30, stateful_step_count=100)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 class TestSqliteEqualsMemoryInLongHistories(StoresMachine.TestCase):
-    settings = settings(COMMON, max_examples=400, stateful_step_count=150)
+    settings = settings(COMMON, max_examples=300, stateful_step_count=250)
