@@ -88,24 +88,6 @@ def consume(path: str, worker: str, total: int, took: Queue[Any], go: Event) -> 
     asyncio.run(work())
 
 
-def write_for_ever(path: str, commits: Any, go: Event, stop: Event) -> None:
-    """Commits large batches, one after another, and counts them."""
-
-    async def work() -> None:
-        store = opened(path)
-        go.wait(LIMIT)
-        batch = 0
-        while not stop.is_set():
-            batch += 1
-            await store.enqueue(
-                [NewJob(id=derived_id(os.getpid(), batch, n), kind="noop") for n in range(200)]
-            )
-            commits.value += 1
-        await store.close()
-
-    asyncio.run(work())
-
-
 def stop_inside(path: str, inside: Event) -> None:
     """Goes through the turnstile, says so, and is never seen again."""
     turnstile = Turnstile(Path(path))

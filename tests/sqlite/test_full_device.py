@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 from collections.abc import Iterator
@@ -15,7 +16,17 @@ from headway.core.errors import StoreError, StoreFull
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.calls import Call
 from headway.stores.sqlite.ledger import SqliteLedger
-from tests.sqlite.rig import assert_clean, claim, count, job, jobs, options, succeed
+from tests.sqlite.rig import (
+    assert_clean,
+    claim,
+    count,
+    door_shut,
+    job,
+    jobs,
+    one_turn,
+    options,
+    succeed,
+)
 
 BIG = b'{"n":"' + b"x" * 2000 + b'"}'
 
@@ -49,10 +60,14 @@ async def test_small_calls_of_a_group_still_fit_where_a_large_one_does_not(path:
     await store.enqueue(jobs(0, 20))
     taken = await claim(store)
     await store._write(limit_pages(80))
+    runs = [(one.id, one.run) for one in taken.jobs]
+    with door_shut(path):
+        large = asyncio.ensure_future(store.enqueue(jobs(100, 500, args=BIG)))
+        small = asyncio.ensure_future(succeed(store, runs))
+        await one_turn()
     with pytest.raises(StoreFull):
-        await store.enqueue(jobs(100, 500, args=BIG))
-    verdicts = await succeed(store, [(one.id, one.run) for one in taken.jobs])
-    assert verdicts == [Verdict.DONE] * 20
+        await large
+    assert await small == [Verdict.DONE] * 20
     assert await count(store, "succeeded") == 20
     await store.close()
 

@@ -12,7 +12,10 @@ from headway.contract.views import GatesQuery, JobsQuery, LanesQuery
 from headway.core.errors import IdConflict, UnknownGate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
+from headway.stores.ledger.rows import TemplateRow
 from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlite.calls import Call
+from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.numbers import WAKES
 from headway.stores.sqlite.session import Session
 from headway.testing.clock import FakeClock
@@ -97,6 +100,22 @@ async def test_refused_definition_is_not_remembered_by_later_calls_of_its_group(
     await store.define(DefineRequest(items=(declare,), author="me"))
     assert (await store.enqueue([job(1, gates=(use,))]))[0].created
     assert [one.name for one in (await store.read(GatesQuery())).rows] == ["door"]
+
+
+async def test_definition_that_was_rolled_back_after_it_was_read_is_read_anew(
+    store: SqliteStore,
+) -> None:
+    def declare_and_fail(ledger: SqliteLedger) -> None:
+        ledger.gates.save_template(TemplateRow(spec=Slots("door", 1)))
+        assert ledger.gates.templates()["door"].spec.capacity == 1
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await store._write(Call(declare_and_fail))
+    again = TemplateRow(spec=Slots("door", 2))
+    await store._write(Call(lambda ledger: ledger.gates.save_template(again)))
+    told = await store._write(Call(lambda ledger: ledger.gates.templates()["door"].spec.capacity))
+    assert told == 2
 
 
 async def test_same_job_from_two_callers_of_a_group_is_made_once(

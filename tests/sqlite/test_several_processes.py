@@ -21,7 +21,6 @@ from tests.sqlite.processes import (
     produce,
     running,
     stop_inside,
-    write_for_ever,
 )
 from tests.sqlite.rig import LANE, assert_clean, claim, count, job, jobs, options
 
@@ -47,32 +46,6 @@ async def test_processes_that_race_start_every_job_once(path: Path) -> None:
     assert len(runs) + len(left.jobs) == 2000
     assert await count(store, "succeeded") == len(runs)
     await assert_clean(store)
-    await store.close()
-
-
-async def test_light_process_gets_its_turn_between_two_that_flood(path: Path) -> None:
-    """Turns are taken: while the light one commits, the others together commit twice as often."""
-    store = SqliteStore(options(path))
-    go, stop = SPAWN.Event(), SPAWN.Event()
-    counts = [SPAWN.Value("q", 0) for _ in range(2)]
-    floods = [
-        SPAWN.Process(target=write_for_ever, args=(str(path), number, go, stop))
-        for number in counts
-    ]
-    with running(*floods):
-        go.set()
-        while any(number.value < 3 for number in counts):
-            await store.enqueue([job(0)])
-        before = sum(number.value for number in counts)
-        turns = 40
-        for number in range(1, turns + 1):
-            await store.enqueue([job(number)])
-        between = sum(number.value for number in counts) - before
-        stop.set()
-        for one in floods:
-            await asyncio.to_thread(one.join, LIMIT)
-    # Each of the two goes at most once before the light one; without turns they go many times.
-    assert between <= 3 * turns
     await store.close()
 
 
