@@ -49,8 +49,10 @@ def test_a_quick_bench_measures_and_finds_every_job_done_once(tmp_path: Path) ->
     out = tmp_path / "figures.json"
     only = [word for name in ("one", "drain", "burst", "size") for word in ("--only", name)]
     subprocess.run(
-        [sys.executable, "-m", "bench", "--quick", "--json", str(out), "--dir", str(tmp_path)]
-        + only,
+        [
+            *(sys.executable, "-m", "bench", "--quick", *only),
+            *("--json", str(out), "--dir", str(tmp_path)),
+        ],
         check=True,
         cwd=ROOT,
         capture_output=True,

@@ -98,6 +98,8 @@ def _summary(seen: Evidence) -> Iterator[str]:
         f"{count} {state}" for state, count in sorted(states.items())
     )
     yield f"{runs} runs, {len(seen.doings)} seen at work, {seen.torn} lines torn by kills"
+    refused = sum(one[4] == "lost" for told in seen.verdicts.values() for one in told)
+    yield f"{refused} writes of runs that were no longer live, refused"
     calls = sum(len(one.calls) for one in seen.doings)
     handed = sum(one.handed is not None for one in seen.doings)
     yield f"{handed} handed over, {calls} calls, {sum(map(len, seen.signals.values()))} signals"

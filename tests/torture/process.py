@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from dataclasses import dataclass
@@ -75,6 +76,8 @@ def witness_file(folder: Path) -> Path:
 
 def run(role: Role) -> None:
     """The whole life of a process, until the flag to stop is up."""
+    # What is refused to a stale run is what is wanted here; the witness has it.
+    logging.getLogger("headway").setLevel(logging.CRITICAL)
     event_loop.run(_Process(role).live())
 
 
