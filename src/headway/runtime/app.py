@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from threading import Lock
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, cast
 
 from headway.contract.signals import SignalReply
 from headway.contract.store import Store
@@ -156,10 +156,20 @@ class App(Registry):
         return self._wait_for(self.send_many_async(jobs))
 
     async def send_many_async(self, jobs: Iterable[NewJob]) -> list[Sent]:
-        """As `send_many`, for callers that can await."""
+        """As `send_many`, for callers that can await.
+
+        Raises:
+            InvalidValue: one of them is no job; those of the batches before it are stored.
+        """
         sent: list[Sent] = []
         batch: list[NewJob] = []
+        if not isinstance(cast("object", jobs), Iterable):
+            message = f"{jobs!r:.80} is no list of jobs"
+            raise InvalidValue(message, hint="pass what kind.make(...) gave")
         for job in jobs:
+            if not isinstance(cast("object", job), NewJob):
+                message = f"{job!r:.80} is no job"
+                raise InvalidValue(message, hint="pass what kind.make(...) gave")
             batch.append(job)
             if len(batch) == MAX_BATCH:
                 sent += await self._enqueue(batch)

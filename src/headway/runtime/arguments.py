@@ -79,6 +79,10 @@ class Arguments:
             return b"{}", self._default_values
         if not (self.open or given.keys() <= self._known) or not given.keys() >= self.required:
             raise self._names_wrong(given)
+        if any(map(_holds_naive, given.values())):
+            message = f"{self.kind}: an argument holds a datetime without an offset"
+            hint = "it means another moment on each machine; give it a zone, such as UTC"
+            raise InvalidArguments(message, hint=hint)
         try:
             values = _values(msgspec.convert(given, self._struct))
             if self.open:
@@ -182,6 +186,9 @@ def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parame
     Raises:
         InvalidValue: an annotation cannot be read, or a parameter cannot be passed by name.
     """
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        message = f"the handler of {kind!r} is a generator, whose body a call does not run"
+        raise InvalidValue(message, hint="return instead of yield")
     try:
         hints = typing.get_type_hints(fn, include_extras=True)
     except (NameError, TypeError, AttributeError) as error:
@@ -250,6 +257,18 @@ def _refuse_strange(kind: str, name: str, annotation: object) -> None:
 
 def _values(record: msgspec.Struct) -> dict[str, object]:
     return dict(zip(record.__struct_fields__, msgspec.structs.astuple(record), strict=True))
+
+
+def _holds_naive(value: object) -> bool:
+    match value:
+        case datetime():
+            return value.tzinfo is None
+        case Mapping():
+            return any(map(_holds_naive, cast("Mapping[object, object]", value).values()))
+        case list() | tuple() | set() | frozenset():
+            return any(map(_holds_naive, cast("list[object]", value)))
+        case _:
+            return False
 
 
 def _holds_nan(value: object) -> bool:

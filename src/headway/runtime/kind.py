@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from uuid_utils import uuid7
 
@@ -203,7 +203,7 @@ class Kind:
         due_at = None if due is None else parse_instant(due)
         self._check_candidates(candidates)
         return NewJob(
-            id=str(uuid7()) if job_id is None else job_id,
+            id=str(uuid7()) if job_id is None else str(job_id),
             kind=self.name,
             lane=where,
             tenant=whom,
@@ -253,6 +253,11 @@ class Kind:
         )
 
     def _check_candidates(self, candidates: Sequence[str] | None) -> None:
+        if isinstance(candidates, str) or not isinstance(
+            cast("object", candidates), Sequence | None
+        ):
+            message = f"{self.name}: candidates is {candidates!r:.80}"
+            raise InvalidValue(message, hint="pass a list of names, in the order to be asked")
         if (candidates is not None) == self.options.cascade:
             return
         if self.options.cascade:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, Protocol, TypedDict, cast
 
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
@@ -183,7 +183,11 @@ def check_template(what: str, kind: str, template: object, names: Sequence[str])
 def _stages(kind: str, options: JobOptions) -> tuple[tuple[str, Gates], ...]:
     stages = options.get("stages")
     if stages is None:
-        return (("", tuple(options.get("gates", ()))),)
+        gates: object = options.get("gates", ())
+        if not isinstance(gates, Sequence):
+            message = f"the gates of {kind!r} are {gates!r:.80}"
+            raise InvalidValue(message, hint="pass a list of gates")
+        return (("", tuple(cast("Sequence[Any]", gates))),)
     if options.get("gates"):
         message = f"the kind {kind!r} has gates beside its stages"
         raise InvalidValue(message, hint="name each stage's gates in `stages`")

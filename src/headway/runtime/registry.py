@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, cast
 
 from headway.core.errors import InvalidValue, UnknownKind
 from headway.core.naming import check_name
@@ -62,6 +63,9 @@ class Registry:
         """
 
         def declare(fn: Callable[..., Any]) -> Kind:
+            if not inspect.isroutine(fn):
+                message = f"{fn!r:.80} is no function"
+                raise InvalidValue(message, hint="write `@app.job()` over a def or an async def")
             kind = Kind(
                 read_options(fn.__name__, options),
                 fn,
@@ -143,6 +147,9 @@ class Registry:
         Raises:
             UnknownKind: this app has none.
         """
+        if not isinstance(cast("object", kind), Kind | str):
+            message = f"{kind!r:.80} is no kind"
+            raise UnknownKind(message, hint="pass what @app.job() made of a function, or its name")
         name = kind if isinstance(kind, str) else kind.name
         found = self.kinds.get(name)
         if found is None or (isinstance(kind, Kind) and found is not kind):

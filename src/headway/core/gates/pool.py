@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import (
@@ -43,6 +43,9 @@ def Pool(  # noqa: N802  (reads as the record that it builds)
     if strategy not in STRATEGIES:
         message = f"the strategy of the pool {text!r} is {strategy!r}"
         raise InvalidValue(message, hint=", ".join(STRATEGIES))
+    if isinstance(members, str) or not isinstance(cast("object", members), Mapping | Sequence):
+        message = f"the members of the pool {text!r} are {members!r:.80}"
+        raise InvalidValue(message, hint="give names and capacities, or a list of names")
     pairs = members.items() if isinstance(members, Mapping) else [(m, 1) for m in members]
     checked = tuple(
         (
