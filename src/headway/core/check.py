@@ -21,20 +21,29 @@ LATEST = 253_402_300_799_999
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-def check_job(job: NewJob) -> None:
-    """Lets a job pass that a store can keep.
+def check_jobs(jobs: Sequence[NewJob]) -> None:
+    """Lets jobs pass that a store can keep.
 
     Args:
-        job: as its maker asks for it.
+        jobs: as their maker asks for them.
 
     Raises:
-        InvalidValue: a name, the priority, a time, the id or the gates are unusable.
-        PayloadTooLarge: the arguments are above the limit.
+        InvalidValue: a name, a priority, a time, an id or the candidates are unusable.
+        PayloadTooLarge: arguments are above the limit.
     """
-    check_name("kind", job.kind)
-    check_name("lane", job.lane)
-    if job.tenant:
-        check_name("tenant", job.tenant)
+    checked: tuple[str, str, str] | None = None
+    for job in jobs:
+        place = (job.kind, job.lane, job.tenant)
+        # A batch has mostly one kind and lane; their names are looked at once.
+        if place != checked:
+            check_name("kind", job.kind)
+            check_name("lane", job.lane)
+            check_name("tenant", job.tenant, empty=True)
+            checked = place
+        _check_own(job)
+
+
+def _check_own(job: NewJob) -> None:
     if job.subject is not None:
         check_name("subject", job.subject)
     if job.key is not None:

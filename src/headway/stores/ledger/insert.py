@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headway.contract.enqueue import Enqueued
 from headway.core.cascade import Cascade
-from headway.core.check import check_job
+from headway.core.check import check_jobs
 from headway.core.errors import BacklogFull, IdConflict, KeyConflict
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, NewJob, body_hash
@@ -18,7 +18,7 @@ from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.retention import kept_for
 from headway.stores.ledger.rows import JobRow, KeyRow
 
-Shape = tuple[str, str, str, tuple[GateUse, ...]]
+Shape = tuple[str, str, str, tuple[GateUse, ...], int]
 
 
 class Insertion:
@@ -28,7 +28,7 @@ class Insertion:
         self.ledger = ledger
         self.limited = limited
         self.book = book
-        self.flows: dict[Shape, tuple[int, tuple[GateUse, ...]]] = {}
+        self.models: dict[Shape, JobRow] = {}
         self.rows: list[JobRow] = []
         self.keys: dict[tuple[str, str], KeyRow] = {}
         self.follow: list[NewJob] = []
@@ -37,8 +37,7 @@ class Insertion:
 
     def add(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Inserts what does not exist; the replies are in the order of the jobs."""
-        for job in jobs:
-            check_job(job)
+        check_jobs(jobs)
         known = self.ledger.jobs.known([job.id for job in jobs])
         standing = {
             (row.tenant, row.key): row
@@ -92,43 +91,53 @@ class Insertion:
 
     def _make(self, job: NewJob) -> None:
         now = self.ledger.now
-        flow, keyed = self._flow(job)
-        due_at = now if job.due_at is None else job.due_at
-        policy = job.policy
+        row = self._model(job).clone()
+        row.id, row.subject, row.stage, row.args = job.id, job.subject, job.stage, job.args
+        row.priority, row.expires_at, row.key = job.priority, job.expires_at, job.key
+        row.entry, row.fired_at = job.entry, job.fired_at
+        if job.due_at is not None:
+            row.due_at = job.due_at
         # A fire's overlap is decided when it is promoted, though it be due already.
-        waits = due_at <= now and job.entry is None
-        state = State.WAITING if waits else State.SCHEDULED
-        row = JobRow(
-            id=job.id,
-            lane=job.lane,
-            tenant=job.tenant,
-            kind=job.kind,
-            subject=job.subject,
-            stage=job.stage,
-            priority=job.priority,
-            due_at=due_at,
-            args=job.args,
-            flow=flow,
-            policy=self.ledger.jobs.policy_number(policy),
-            state=state,
-            created_at=now,
-            expires_at=job.expires_at,
-            key=job.key,
-            keyed=keyed,
-            care=job.key is not None or job.entry is not None or policy is not DEFAULT_POLICY,
-            entry=job.entry,
-            fired_at=job.fired_at,
-            cascade=Cascade(left=job.candidates) if policy.cascade else None,
-        )
-        if row.care and job.key is None and job.entry is None:
-            row.care = needs_care(policy.on_final is not None, policy.cascade, policy.keep_ms)
-        if row.cascade is not None and row.cascade.exhausted:
-            self._exhaust(row, job)
+        if row.due_at > now or job.entry is not None:
+            row.state = State.SCHEDULED
+        if job.key is not None or job.entry is not None:
+            row.care = True
+        if job.policy.cascade:
+            row.cascade = Cascade(left=job.candidates)
+            if row.cascade.exhausted:
+                self._exhaust(row, job)
         place = (row.lane, row.state)
         self.counts[place] = self.counts.get(place, 0) + 1
         if row.state is not State.DEAD:
-            self.wakes[row.lane, None if row.state is State.WAITING else due_at] = None
+            self.wakes[row.lane, None if row.state is State.WAITING else row.due_at] = None
         self.rows.append(row)
+
+    def _model(self, job: NewJob) -> JobRow:
+        """The row that jobs of this place, gates and policy have in common, due now."""
+        policy = job.policy
+        # Jobs of a batch share their policy: the same one, not only an equal one.
+        shape = (job.lane, job.tenant, job.kind, job.gates, id(policy))
+        model = self.models.get(shape)
+        if model is None:
+            flow, keyed = flow_of(self.book, job.lane, job.tenant, job.kind, job.gates)
+            model = self.models[shape] = JobRow(
+                id="",
+                lane=job.lane,
+                tenant=job.tenant,
+                kind=job.kind,
+                subject=None,
+                stage="",
+                priority=0,
+                due_at=self.ledger.now,
+                args=b"",
+                flow=flow,
+                policy=self.ledger.jobs.policy_number(policy),
+                state=State.WAITING,
+                created_at=self.ledger.now,
+                keyed=keyed,
+                care=needs_care(policy.on_final is not None, policy.cascade, policy.keep_ms),
+            )
+        return model
 
     def _exhaust(self, row: JobRow, job: NewJob) -> None:
         """A cascade without candidates is over at once, and its follow-up with it."""
@@ -144,14 +153,6 @@ class Insertion:
         if follow is not None and State.DEAD in follow.states:
             self.follow.append(follow_up(row, follow))
         self.ledger.counts.happened("dead")
-
-    def _flow(self, job: NewJob) -> tuple[int, tuple[GateUse, ...]]:
-        shape = (job.lane, job.tenant, job.kind, job.gates)
-        found = self.flows.get(shape)
-        if found is None:
-            found = flow_of(self.book, job.lane, job.tenant, job.kind, job.gates)
-            self.flows[shape] = found
-        return found
 
     def _write(self) -> None:
         if not self.rows:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+import msgspec
 
 from headway.contract.definitions import EntrySpec, LaneSpec
 from headway.core.cascade import Cascade
@@ -24,9 +27,8 @@ class FlowKey(NamedTuple):
     shared: tuple[GateUse, ...]
 
 
-@dataclass(slots=True, kw_only=True)
-class JobRow:
-    """A job.
+class JobRow(msgspec.Struct, kw_only=True):
+    """A job. Copied and made for each job of a batch, so it is a record that does that fast.
 
     Attributes:
         seq: arrival; given by the ledger at insert, 0 before.
@@ -92,7 +94,7 @@ class JobRow:
     handed_at: int | None = None
     deadline_at: int | None = None
     in_doubt: bool = False
-    members: dict[str, str] = field(default_factory=dict[str, str])
+    members: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     gated: bool = False
     cascade: Cascade | None = None
     candidate: str = ""
@@ -115,13 +117,7 @@ class JobRow:
 
     def clone(self) -> JobRow:
         """A row of the same values, to be changed apart."""
-        new = object.__new__(JobRow)
-        for name in _JOB_FIELDS:
-            setattr(new, name, getattr(self, name))
-        return new
-
-
-_JOB_FIELDS = JobRow.__slots__
+        return copy(self)
 
 
 @dataclass(slots=True, kw_only=True)
