@@ -205,11 +205,10 @@ class LaneClaim:
             n = len(decision.parks)
             self.ledger.counts.move(self.lane, State.WAITING, State.PARKED, n)
             self.ledger.counts.happened("parked", n)
-        left = [(park.head.ticket, park.flow) for park in decision.parks]
-        left += [(start.head.ticket, start.flow) for start in decision.starts]
+        left = [(one.head.ticket, one.flow) for one in decision.parks if one.head.ticket]
+        left += [(one.head.ticket, one.flow) for one in decision.starts if one.head.ticket]
         for gate, flow in dict.fromkeys(left):
-            if gate is not None:
-                feed_flow(self.book, gate, flow)
+            feed_flow(self.book, gate, flow)
 
     def _save_fairness(self, started: list[tuple[Start, FlowView]]) -> None:
         fairness = self.fairness

@@ -159,9 +159,10 @@ class _Work:
         return share(lanes, n, self.request.request)
 
     def _claimed(self, started: list[tuple[Start, FlowView]]) -> list[Claimed]:
-        policy = self.ledger.jobs.policy
-        flow = self.ledger.jobs.flow
-        flows = {view.flow: flow(view.flow) for _, view in started}
+        jobs = self.ledger.jobs
+        flows = {number: jobs.flow(number) for number in {view.flow for _, view in started}}
+        numbers = {start.head.policy for start, _ in started}
+        policies = {number: jobs.policy(number) for number in numbers}
         claimed: list[Claimed] = []
         for start, view in started:
             head, key = start.head, flows[view.flow]
@@ -178,7 +179,7 @@ class _Work:
                     head.args,
                     head.order.priority,
                     head.order.due_at,
-                    policy(head.policy),
+                    policies[head.policy],
                     start.gated,
                     start.members,
                     start.candidate,
