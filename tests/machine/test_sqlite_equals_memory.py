@@ -33,6 +33,7 @@ from headway.contract.outcomes import (
     Succeeded,
 )
 from headway.contract.signals import Decided, Signal, SignalKind
+from headway.contract.sweeps import SweepReply
 from headway.contract.views import (
     EntryView,
     GatesQuery,
@@ -73,6 +74,7 @@ class StoresMachine(RuleBasedStateMachine):
         self.known: list[str] = []
         self.runs: list[Run] = []
         self.handed: list[str] = ["call-1"]
+        self.next_at: int | None = None
         self.requests = dict.fromkeys(WORKERS, 0)
         self.made = 0
         self.acts = 0
@@ -142,6 +144,7 @@ class StoresMachine(RuleBasedStateMachine):
         )
         reply = self.pair.claim(request, go_on=dice.random() < 0.5)
         if isinstance(reply, ClaimReply):
+            self.next_at = reply.next_at
             held = set(self.runs)
             mine = [(worker, job.id, job.run) for job in reply.jobs]
             self.runs += [run for run in mine if run not in held]
@@ -323,7 +326,9 @@ class StoresMachine(RuleBasedStateMachine):
 
     @rule(n=st.sampled_from([1, 3, 100]))
     def sweep(self, n: int) -> None:
-        self.pair.ask(lambda store: store.sweep(n))
+        reply = self.pair.ask(lambda store: store.sweep(n))
+        if isinstance(reply, SweepReply):
+            self.next_at = reply.next_at
         self.checked()
 
     def lead(self, dice: Random) -> None:
@@ -337,6 +342,15 @@ class StoresMachine(RuleBasedStateMachine):
             # A time at which a store only read may be forgotten; one at which it wrote never is.
             self.pair.ask(lambda store: store.lead("clock", "here", 1))
         self.pair.clock.advance(ms)
+
+    @precondition(lambda self: self.next_at is not None)
+    @rule(early=st.sampled_from([0, 0, 1]))
+    def to_the_next_moment(self, early: int) -> None:
+        """What opens, falls due or lapses does so at its moment, and not before."""
+        assert self.next_at is not None
+        ahead = self.next_at - early - self.pair.clock()
+        if 0 < ahead < 100_000:
+            self.pair.clock.advance(ahead)
 
     @precondition(lambda self: self.known)
     @rule(dice=DICE)
