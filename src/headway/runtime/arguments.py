@@ -79,17 +79,16 @@ class Arguments:
             return b"{}", self._default_values
         if not (self.open or given.keys() <= self._known) or not given.keys() >= self.required:
             raise self._names_wrong(given)
-        if any(map(_holds_naive, given.values())):
-            message = f"{self.kind}: an argument holds a datetime without an offset"
-            hint = "it means another moment on each machine; give it a zone, such as UTC"
-            raise InvalidArguments(message, hint=hint)
         try:
             values = _values(msgspec.convert(given, self._struct))
+            self._refuse_naive(given)
             if self.open:
                 values |= {name: given[name] for name in sorted(given.keys() - self._known)}
             data = _encode(self._without_defaults(values) if self._default_values else values)
             # What JSON cannot carry whole (a NaN becomes null) shows when it is read again.
             self._decoder.decode(data)
+        except InvalidArguments:
+            raise
         except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
             raise self._refused(error) from None
         except RecursionError:
@@ -136,6 +135,18 @@ class Arguments:
                 raise self._refused(error) from None
             return fn(*first, *msgspec.structs.astuple(record))
         return fn(*first, **self.values(args))
+
+    def _refuse_naive(self, given: Mapping[str, object]) -> None:
+        """What the annotations let through, under a union, a list or Any, is looked at here.
+
+        Raises:
+            InvalidArguments: a value holds a datetime without an offset.
+        """
+        for name, value in given.items():
+            if _holds_naive(value):
+                message = f"{self.kind}: argument {name!r} holds a datetime without an offset"
+                hint = "it means another moment on each machine; give it a zone, such as UTC"
+                raise InvalidArguments(message, hint=hint)
 
     def _without_defaults(self, values: Mapping[str, object]) -> Mapping[str, object]:
         """What was passed beyond the defaults.
