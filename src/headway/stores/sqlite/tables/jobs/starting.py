@@ -117,18 +117,16 @@ class JobStarting(JobKeeping):
         """As `start_plain`, with what each holds; the ticket is gone."""
         who = self._session.words.number(worker)
         now = self._session.now
-        # Most take the same: one statement for all of these.
-        alike: dict[tuple[Any, ...], list[int]] = {}
-        for start in starts:
-            taken = (
-                start.blocked_ms,
-                encode_members(start.members),
-                start.candidate or None,
-                encode_cascade(start.cascade),
-            )
-            alike.setdefault(taken, []).append(start.seq)
-        for taken, seqs in alike.items():
-            self._db.execute(_START_GATED, (number_list(seqs), who, request, now, *taken))
+        # Jobs of one flow mostly take the same: one statement for all that do.
+        alike: dict[tuple[int, bytes | None, str, bytes | None], list[int]] = {}
+        for seq, members, candidate, cascade, blocked_ms in starts:
+            taken = encode_members(members)
+            same = (blocked_ms, taken, candidate, encode_cascade(cascade) if cascade else None)
+            alike.setdefault(same, []).append(seq)
+        for (blocked_ms, taken, candidate, kept), seqs in alike.items():
+            which = number_list(seqs)
+            bound = (which, who, request, now, blocked_ms, taken, candidate or None, kept)
+            self._db.execute(_START_GATED, bound)
 
     def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
         """Running jobs of this worker and run, with no need of care, become succeeded now."""
