@@ -14,7 +14,6 @@ from headway.stores.sqlite.schema import is_empty, migrate_schema
 from headway.stores.sqlite.timing import monotonic, pause
 
 _CACHE_KIB = 65_536
-_WAL_PAGES = 1_000
 _WAL_BYTES = 67_108_864
 _HEADER = 512
 """Bytes of the smallest database."""
@@ -101,7 +100,7 @@ def connect(options: SqliteOptions) -> Database:
         db.pragma("temp_store", "memory")
         db.pragma("cell_size_check", True)
         db.pragma("trusted_schema", False)
-        db.pragma("wal_autocheckpoint", _WAL_PAGES)
+        db.pragma("wal_autocheckpoint", 0)
         db.pragma("journal_size_limit", _WAL_BYTES)
         return db
 

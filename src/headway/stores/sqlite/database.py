@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -11,6 +11,12 @@ import apsw
 
 STATEMENTS = 256
 """Prepared statements that a connection keeps."""
+
+
+PASSIVE = apsw.SQLITE_CHECKPOINT_PASSIVE
+"""Writes back as much of the log as can be without waiting for anybody."""
+
+WalHook = Callable[[Any, str, int], int]
 
 
 class Found(Protocol):
@@ -68,6 +74,14 @@ class Database(Protocol):
 
     def set_busy_timeout(self, milliseconds: int) -> None:
         """For how long it waits for a lock."""
+        ...
+
+    def set_wal_hook(self, callable: WalHook) -> None:  # noqa: A002  (the wrapper's own name)
+        """After each commit, tells the connection, "main", and the pages in the log."""
+        ...
+
+    def wal_checkpoint(self, dbname: str | None = None, mode: int = ...) -> tuple[int, int]:
+        """Writes the log back; (pages in it, pages written back)."""
         ...
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from headway.core.errors import OutcomeUnknown, StoreError, StoreFull
 from headway.core.job import MAX_BATCH, NewJob
 from headway.stores.ledger.verbs import enqueue
 from headway.stores.sqlite.calls import AnyCall, deliver
+from headway.stores.sqlite.checkpoints import Checkpoints
 from headway.stores.sqlite.connection import connect
 from headway.stores.sqlite.desk import Desk
 from headway.stores.sqlite.failures import Failure, explain, is_broken
@@ -67,7 +68,9 @@ class Writer:
             return self._ledger
         self._close()
         self._inode = os.stat(self._options.path).st_ino if self._options.path.exists() else -1
-        session = Session(connect(self._options), self._clock)
+        db = connect(self._options)
+        self._checkpoints = Checkpoints(db)
+        session = Session(db, self._clock)
         if self._seen is not None:
             session.follow(self._seen)
         self._seen = session
@@ -115,7 +118,17 @@ class Writer:
             self._break_off(group)
             raise
         self._tell(left)
+        self._write_back()
         return True
+
+    def _write_back(self) -> None:
+        if self._ledger is None:
+            return
+        try:
+            self._checkpoints.run_if_due()
+        except Failure:
+            # The next step opens the file anew, and tells its callers what is wrong.
+            self._close()
 
     def _break_off(self, group: list[AnyCall]) -> None:
         """A caller's own thread was interrupted while it served others, too."""
