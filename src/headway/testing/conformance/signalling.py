@@ -1,0 +1,253 @@
+"""Signals: what the outside world says is applied once, kept if early, definite if late."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.contract.outcomes import (
+    HandedOver,
+    KnownAs,
+    Verdict,
+)
+from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.core.gates.slots import Slots
+from headway.core.state import State
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.played import Call, dial
+from headway.testing.conformance.rig import Rig
+from headway.testing.jobs import use_of
+
+LINE = Slots("line", 1)
+HOUR_MS = 3_600_000
+TIMEOUT_MS = 1_800_000
+
+
+class SignalGroup(ConformanceGroup):
+    """What the outside world says, applied once."""
+
+    @pytest.mark.parametrize(
+        ("decided", "state"),
+        [
+            (Decided.SUCCEEDED, State.SUCCEEDED),
+            (Decided.DEAD, State.DEAD),
+            (Decided.RETRY, State.SCHEDULED),
+        ],
+    )
+    async def test_final_signal_settles_the_job(
+        self, rig: Rig, decided: Decided, state: State
+    ) -> None:
+        await rig.declare(LINE)
+        call = await dial(rig, gates=(use_of(LINE),))
+        reply = await rig.tell(call.key, decided, body=b'{"sec":9}', reason="hung up")
+        assert (reply.answer, reply.job, reply.state) == (Heard.APPLIED, call.id, state)
+        view = await rig.view(call.id)
+        assert (view.state, view.worker, view.deadline_at) == (state, None, None)
+        assert view.runs[0].ended_at == rig.clock()
+        assert await rig.used("line") == 0
+        if decided is Decided.SUCCEEDED:
+            assert view.result == b'{"sec":9}'
+        if decided is Decided.DEAD:
+            assert view.reason == "hung up"
+
+    async def test_retry_by_signal_can_say_when_and_uses_an_attempt(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.store.signal(
+            Signal(key=call.key, event="e", decided=Decided.RETRY, after_ms=5_555)
+        )
+        assert (await rig.view(call.id)).due_at == rig.clock() + 5_555
+        rig.clock.advance(5_555)
+        run = await rig.worker().take_one()
+        assert (run.run, run.attempt) == (2, 2)
+
+    async def test_retry_by_signal_is_dead_when_attempts_are_used_up(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        for number in (1, 2, 3):
+            run = await worker.take_one()
+            await worker.say(HandedOver(run.id, run.run, key=f"call-{number}", timeout_ms=9_000))
+            key = f"call-{number}"
+            await rig.store.signal(Signal(key=key, event=key, decided=Decided.RETRY, after_ms=0))
+        assert await rig.state(job.id) is State.DEAD
+
+    async def test_job_and_run_are_a_key_of_their_own(self, rig: Rig) -> None:
+        call = await dial(rig)
+        assert (await rig.tell(f"{call.id}:{call.run}")).answer is Heard.APPLIED
+        assert await rig.state(call.id) is State.SUCCEEDED
+
+    async def test_duplicate_event_answers_already_and_changes_nothing(self, rig: Rig) -> None:
+        call = await dial(rig)
+        assert (await rig.tell(call.key, event="end")).answer is Heard.APPLIED
+        before = (await rig.dump()).jobs
+        rig.clock.advance(1)
+        again = await rig.tell(call.key, Decided.DEAD, event="end")
+        assert (again.answer, again.state) == (Heard.ALREADY, State.SUCCEEDED)
+        assert (await rig.dump()).jobs == before
+
+    async def test_duplicate_event_under_another_key_of_the_run_is_applied_once(
+        self, rig: Rig
+    ) -> None:
+        call = await dial(rig)
+        await call.worker.say(KnownAs(call.id, call.run, key="CA77"))
+        await rig.tell("CA77", event="end")
+        assert (await rig.tell(call.key, event="end")).answer is Heard.ALREADY
+
+    async def test_second_final_signal_is_late(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.tell(call.key)
+        late = await rig.tell(call.key, Decided.DEAD)
+        assert (late.answer, late.job, late.state) == (Heard.LATE, call.id, State.SUCCEEDED)
+        assert await rig.total("late_signals") == 1
+
+    async def test_signal_after_the_deadline_is_late(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.pass_time(TIMEOUT_MS)
+        late = await rig.tell(call.key)
+        assert (late.answer, late.state) == (Heard.LATE, State.DEAD)
+
+    async def test_signal_and_deadline_race_in_the_store_and_one_wins(self, rig: Rig) -> None:
+        call = await dial(rig)
+        rig.clock.advance(TIMEOUT_MS)
+        reply = await rig.tell(call.key)
+        await rig.sweep()
+        expected = State.SUCCEEDED if reply.answer is Heard.APPLIED else State.DEAD
+        assert await rig.state(call.id) is expected
+        assert reply.answer in {Heard.APPLIED, Heard.LATE}
+
+    async def test_signal_of_an_earlier_run_is_late_for_the_later_one(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.store.signal(Signal(key=call.key, event="a", decided=Decided.RETRY, after_ms=0))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.say(HandedOver(run.id, run.run, key="call-second", timeout_ms=9_000))
+        assert (await rig.tell(call.key)).answer is Heard.LATE
+        assert (await rig.tell(f"{call.id}:1")).answer is Heard.LATE
+        assert await rig.state(call.id) is State.AWAITING
+        assert (await rig.tell("call-second")).answer is Heard.APPLIED
+
+    async def test_early_signal_is_kept_and_settles_at_hand_over(self, rig: Rig) -> None:
+        await rig.declare(LINE)
+        job = await rig.add(gates=(use_of(LINE),))
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert (await rig.tell("call-1", body=b"7")).answer is Heard.KEPT
+        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        view = await rig.view(job.id)
+        assert (view.state, view.result) == (State.SUCCEEDED, b"7")
+        assert await rig.used("line") == 0
+
+    async def test_early_signal_under_the_runs_own_key_is_kept(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert (await rig.tell(f"{job.id}:1")).answer is Heard.KEPT
+        await worker.say(HandedOver(run.id, run.run, key=f"{job.id}:1", timeout_ms=9_000))
+        assert await rig.state(job.id) is State.SUCCEEDED
+
+    async def test_early_signal_settles_when_its_key_becomes_known(self, rig: Rig) -> None:
+        call = await dial(rig)
+        assert (await rig.tell("CA77")).answer is Heard.KEPT
+        assert await call.worker.say(KnownAs(call.id, call.run, key="CA77")) is Verdict.DONE
+        assert await rig.state(call.id) is State.SUCCEEDED
+
+    async def test_key_known_before_the_hand_over_holds_after_it(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.say(KnownAs(run.id, run.run, key="CA77"))
+        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        assert (await rig.tell("CA77")).answer is Heard.APPLIED
+        assert await rig.state(job.id) is State.SUCCEEDED
+
+    async def test_early_signal_is_kept_for_an_hour_and_no_longer(self, rig: Rig) -> None:
+        job, other = await rig.add(), await rig.add(kind="text")
+        await rig.tell("call-1")
+        await rig.pass_time(HOUR_MS - 1)
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000_000))
+        assert await rig.state(job.id) is State.SUCCEEDED
+        await rig.tell("call-2")
+        rig.clock.advance(HOUR_MS + 1)
+        run = await worker.take_one()
+        await worker.say(HandedOver(run.id, run.run, key="call-2", timeout_ms=9_000_000))
+        assert await rig.state(other.id) is State.AWAITING
+
+    async def test_early_duplicate_is_kept_once(self, rig: Rig) -> None:
+        await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        first = await rig.tell("call-1", event="end")
+        second = await rig.tell("call-1", event="end")
+        assert first.answer is Heard.KEPT
+        assert second.answer in {Heard.KEPT, Heard.ALREADY}
+        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        assert (await rig.tell("call-1", event="end")).answer is Heard.ALREADY
+        assert await rig.total("signals") == 1
+
+    async def test_progress_extends_the_deadline(self, rig: Rig) -> None:
+        call = await dial(rig)
+        rig.clock.advance(TIMEOUT_MS - 1)
+        signal = Signal(
+            key=call.key, event="ring", kind=SignalKind.PROGRESS, extend_ms=60_000, body=b'{"p":1}'
+        )
+        assert (await rig.store.signal(signal)).answer is Heard.APPLIED
+        view = await rig.view(call.id)
+        assert (view.state, view.deadline_at) == (State.AWAITING, rig.clock() + 60_000)
+        assert view.progress == b'{"p":1}'
+        assert (await rig.store.signal(signal)).answer is Heard.ALREADY
+        await rig.pass_time(60_000)
+        assert await rig.state(call.id) is State.DEAD
+
+    async def test_progress_after_the_end_is_late(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.tell(call.key)
+        signal = Signal(key=call.key, event="ring", kind=SignalKind.PROGRESS, extend_ms=9)
+        assert (await rig.store.signal(signal)).answer is Heard.LATE
+        assert (await rig.view(call.id)).deadline_at is None
+
+    async def test_note_labels_the_job_also_after_its_end_and_once(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.tell(call.key)
+        note = Signal(
+            key=call.key, event="dlr", kind=SignalKind.NOTE, label="DELIVERED", reason="receipt"
+        )
+        assert (await rig.store.signal(note)).answer is Heard.APPLIED
+        assert (await rig.store.signal(note)).answer is Heard.ALREADY
+        view = await rig.view(call.id)
+        assert view.state is State.SUCCEEDED
+        assert sum("DELIVERED" in line.what for line in view.trail) == 1
+
+    async def test_known_key_finds_the_run_for_notes_after_its_end(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await call.worker.say(KnownAs(call.id, call.run, key="SM55"))
+        await rig.tell("SM55")
+        note = Signal(key="SM55", event="dlr", kind=SignalKind.NOTE, label="DELIVERED")
+        reply = await rig.store.signal(note)
+        assert (reply.answer, reply.job) == (Heard.APPLIED, call.id)
+
+    async def test_known_as_again_answers_already(self, rig: Rig) -> None:
+        call = await dial(rig)
+        known = KnownAs(call.id, call.run, key="CA77")
+        assert await call.worker.say(known) is Verdict.DONE
+        assert await call.worker.say(known) in {Verdict.ALREADY, Verdict.DONE}
+        assert (await rig.tell("CA77")).answer is Heard.APPLIED
+
+    async def test_key_of_one_run_is_not_taken_by_another_job(self, rig: Rig) -> None:
+        call = await dial(rig)
+        other = await dial(rig, key="call-other")
+        await call.worker.say(KnownAs(call.id, call.run, key="CA77"))
+        await other.worker.say(KnownAs(other.id, other.run, key="CA77"))
+        reply = await rig.tell("CA77")
+        states = {await rig.state(call.id), await rig.state(other.id)}
+        assert reply.answer is Heard.APPLIED
+        assert states == {State.SUCCEEDED, State.AWAITING}
+
+    async def test_signal_for_nobody_is_kept_and_names_nobody(self, rig: Rig) -> None:
+        reply = await rig.tell("never heard of")
+        assert (reply.answer, reply.job, reply.state) == (Heard.KEPT, None, None)
+
+    async def test_thousand_deliveries_of_one_event_have_one_effect(self, rig: Rig) -> None:
+        call: Call = await dial(rig)
+        answers = [(await rig.tell(call.key, event="end")).answer for _ in range(1000)]
+        assert answers == [Heard.APPLIED] + [Heard.ALREADY] * 999
+        assert await rig.total("succeeded") == 1

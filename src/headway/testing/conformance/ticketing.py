@@ -1,0 +1,126 @@
+"""Tickets: a job that is fed carries one; whoever takes it out again feeds the next."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.contract.operate import Edit, Verb
+from headway.contract.outcomes import Succeeded
+from headway.core.gates.slots import Slots
+from headway.core.state import State
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LANE
+from headway.testing.jobs import use_of
+
+REPO = Slots("repo:{url}", 1)
+A, B = use_of(REPO, url="a"), use_of(REPO, url="b")
+
+
+class TicketGroup(ConformanceGroup):
+    """No feed is lost, and no job that cannot start keeps another from it."""
+
+    @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.KILL, Verb.SUCCEED])
+    async def test_head_taken_out_while_it_is_ticketed_feeds_the_next(
+        self, rig: Rig, verb: Verb
+    ) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(3, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        await worker.settle(Succeeded(run.id, run.run))
+        assert await rig.states(*jobs[1:]) == [State.WAITING, State.PARKED]
+        await rig.act(verb, jobs[1].id)
+        assert await worker.take_ids(9) == [jobs[2].id]
+
+    async def test_ticketed_head_that_expires_feeds_the_next(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        holder = await rig.add(gates=(A,))
+        await rig.add(gates=(A,), expires_at=rig.clock() + 4_000)
+        last = await rig.add(gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        await worker.settle(Succeeded(holder.id, run.run))
+        rig.clock.advance(4_001)
+        assert await worker.take_ids(9) == [last.id]
+
+    @pytest.mark.parametrize(
+        "edit", [Edit(priority=900), Edit(due_at=2_000_000_000_000)], ids=["priority", "due"]
+    )
+    async def test_ticketed_head_that_is_edited_feeds_the_next(self, rig: Rig, edit: Edit) -> None:
+        await rig.declare(REPO)
+        jobs = await rig.add_many(3, gates=(A,))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.take(9)
+        await worker.settle(Succeeded(run.id, run.run))
+        await rig.act(Verb.EDIT, jobs[1].id, edit=edit)
+        assert await worker.take_ids(9) == [jobs[2].id]
+
+    async def test_ticketed_head_that_parks_elsewhere_feeds_the_next(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        both = (A, B)
+        holder_a = await rig.add(gates=(A,))
+        holder_b = await rig.add(gates=(B,))
+        stuck = await rig.add(gates=both)
+        last = await rig.add(gates=(A,))
+        worker = rig.worker()
+        run_a, run_b = await worker.take(9)
+        assert (run_a.id, run_b.id) == (holder_a.id, holder_b.id)
+        await worker.settle(Succeeded(run_a.id, run_a.run))
+        assert await worker.take_ids(9) == [last.id]
+        assert (await rig.view(stuck.id)).parked_at == "repo:b"
+
+    async def test_two_limits_that_alternate_lose_no_feed(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        jobs = [await rig.add(gates=gates) for gates in ((A, B), (A,), (B,), (B, A), (A,), (B,))]
+        worker = rig.worker()
+        done: list[str] = []
+        for _ in range(20):
+            runs = await worker.take(9)
+            for run in runs:
+                await worker.settle(Succeeded(run.id, run.run))
+                done.append(run.id)
+        assert sorted(done) == sorted(job.id for job in jobs)
+
+    async def test_lane_without_a_worker_holds_nobody_back_at_a_gate_it_shares(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(REPO)
+        await rig.add_many(3, gates=(A,), lane="nobody", priority=1)
+        jobs = await rig.add_many(3, gates=(A,))
+        worker, other = rig.worker(), rig.worker()
+        run = await worker.take_one()
+        await other.take(9, "nobody")
+        for job in jobs[1:]:
+            await worker.take(9)
+            await worker.settle(Succeeded(run.id, run.run))
+            (run,) = await worker.take(9)
+            assert run.id == job.id
+
+    async def test_every_lane_at_a_gate_is_fed_and_one_of_them_starts(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        for lane in ("a", "b", "c"):
+            await rig.add_many(2, gates=(A,), lane=lane)
+        worker = rig.worker()
+        run = await worker.take_one("a")
+        for lane in ("a", "b", "c"):
+            assert await worker.take(9, lane) == []
+        await worker.settle(Succeeded(run.id, run.run))
+        started = [len(await worker.take(9, lane)) for lane in ("c", "b", "a")]
+        assert started == [1, 0, 0]
+
+    async def test_tickets_of_a_paused_lane_do_not_use_up_the_gate(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        for lane in ("paused", LANE):
+            await rig.add_many(2, gates=(A,), lane=lane)
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert await worker.take(9, "paused") == []
+        assert await worker.take(9) == []
+        await rig.shut("lane:paused")
+        await worker.settle(Succeeded(run.id, run.run))
+        assert await worker.take(9, "paused") == []
+        assert len(await worker.take(9)) == 1
