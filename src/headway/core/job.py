@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from hashlib import blake2b
+from hashlib import sha1
 
 from headway.core.gates.spec import GateUse
 from headway.core.retry import RetryPolicy
@@ -132,7 +132,8 @@ def body_hash(kind: str, lane: str, tenant: str, subject: str | None, args: byte
     # Each part goes in with its length, so that no two lists of parts run into one text.
     parts = [part.encode() for part in (kind, lane, tenant, subject or "")]
     head = b"".join(len(part).to_bytes(4) + part for part in parts)
-    return blake2b(head + args, digest_size=12).digest()
+    # SHA-1 because a script inside Redis has no other; it tells bodies apart, and secures nothing.
+    return sha1(head + args, usedforsecurity=False).digest()[:12]
 
 
 def derived_id(*parts: object) -> str:
@@ -144,7 +145,8 @@ def derived_id(*parts: object) -> str:
     Returns:
         A UUID of version 8, in its canonical text.
     """
-    raw = bytearray(blake2b("\x1f".join(map(str, parts)).encode(), digest_size=16).digest())
+    text = "\x1f".join(map(str, parts))
+    raw = bytearray(sha1(text.encode(), usedforsecurity=False).digest()[:16])
     raw[6] = raw[6] & 0x0F | 0x80
     raw[8] = raw[8] & 0x3F | 0x80
     text = raw.hex()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import sha1
 from typing import Literal, get_args
 
 from headway.core.duration import format_duration, parse_duration
@@ -51,7 +51,9 @@ class RetryPolicy:
         whole = min(float(self.cap_ms), self.base_ms * self.factor ** min(attempt - 1, 64))
         if self.jitter == "none":
             return int(whole)
-        draw = int.from_bytes(blake2b(seed.encode(), digest_size=8).digest()) / 2**64
+        # SHA-1 for its place in Redis, whose scripts must draw the same; 52 bits, exact in a double.
+        drawn = sha1(seed.encode(), usedforsecurity=False).hexdigest()[:13]
+        draw = int(drawn, 16) / 2**52
         floor = whole / 2 if self.jitter == "equal" else 0.0
         return int(floor + (whole - floor) * draw)
 
