@@ -75,6 +75,42 @@ async def test_new_epoch_by_another_process_is_taken_for_the_operators_word(
     await store.close()
 
 
+async def test_new_epoch_given_before_a_process_looked_counts_if_it_is_later_than_all_it_saw(
+    path: Path, clock: FakeClock
+) -> None:
+    backup = await make_backup(path, clock)
+    store = SqliteStore(options(path), clock)
+    clock.advance(1000)
+    await store.enqueue([job(10)])
+    put_back(backup, path)
+    clock.advance(1)
+    doctor = SqliteStore(options(path), clock)
+    await doctor.new_epoch("ann", "restored")
+    await doctor.close()
+    store._writer.look_at_file()
+    assert not await store.is_changed()
+    assert len((await claim(store)).jobs) == 2
+    await store.close()
+
+
+async def test_epoch_of_a_backup_that_began_before_what_was_seen_stops_claims(
+    path: Path, clock: FakeClock
+) -> None:
+    first = SqliteStore(options(path), clock)
+    await first.new_epoch("ann", "to be safe")
+    await first.close()
+    backup = await make_backup(path, clock)
+    store = SqliteStore(options(path), clock)
+    clock.advance(1000)
+    await store.enqueue([job(10)])
+    put_back(backup, path)
+    store._writer.look_at_file()
+    assert await store.is_changed()
+    with pytest.raises(StoreChanged):
+        await claim(store)
+    await store.close()
+
+
 async def test_another_store_in_its_place_stops_claims(path: Path, clock: FakeClock) -> None:
     other = path.with_name("other.db")
     stranger = SqliteStore(options(other), clock)

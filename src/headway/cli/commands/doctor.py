@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated
 
 import typer
 
@@ -13,25 +13,13 @@ from headway.cli.exits import NO
 from headway.cli.local_clock import rough
 from headway.cli.options import Signed
 from headway.cli.session import Session
+from headway.contract.mending import Mendable
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue, StoreError
 
 app = new_command()
 
 _STYLES = {Health.WELL: "green", Health.WARNING: "yellow", Health.PROBLEM: "red"}
-
-
-@runtime_checkable
-class Mendable(Protocol):
-    """A store that can be mended by an operator's word."""
-
-    async def new_epoch(self, author: str, reason: str) -> int:
-        """Begins a new epoch, which fences every older run; the epoch now."""
-        ...
-
-    async def reset_clock(self, author: str, reason: str) -> int:
-        """Sets the store's time back to its clock, in a new epoch; by how many ms."""
-        ...
 
 
 @command(app)

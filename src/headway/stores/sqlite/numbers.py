@@ -22,6 +22,8 @@ IDENTITY = -8
 """Random, written once."""
 SCHEMA = -9
 """The number of the last migration, so that a running process sees that it was overtaken."""
+EPOCH_AT = -10
+"""When the present epoch was begun, ms; 0 for the first."""
 _TOTALS = -16
 """Totals lie below, one for each word."""
 

@@ -18,7 +18,7 @@ from headway.stores.sqlite.codec import (
 )
 from headway.stores.sqlite.database import Database
 from headway.stores.sqlite.interned import Interned
-from headway.stores.sqlite.numbers import EPOCH, HIGH_WATER, IDENTITY, SCHEMA, Mark, Numbers
+from headway.stores.sqlite.numbers import EPOCH, EPOCH_AT, HIGH_WATER, IDENTITY, SCHEMA, Mark, Numbers
 from headway.stores.sqlite.schema import latest
 
 _FLOWS = (
@@ -65,10 +65,17 @@ class Sight(NamedTuple):
 
     identity: int
     epoch: int
+    epoch_at: int
     high_water: int
 
     def fits(self, before: Sight) -> bool:
-        """Whether this may follow what was seen before: a new epoch, or the same and no less."""
+        """Whether this may follow what was seen before.
+
+        It may after an operator's word (a new epoch, begun later than all that was seen), and
+        where the store is the same and no older.
+        """
+        if self.epoch > 1 and self.epoch_at >= before.high_water:
+            return True
         if self.identity != before.identity or self.epoch < before.epoch:
             return False
         return self.epoch > before.epoch or self.high_water >= before.high_water
@@ -133,7 +140,8 @@ class Session:
                 f"the schema of the store became {get(SCHEMA)}, and this program has {latest()}"
             )
             raise SchemaMismatch(message, hint="restart this process with the current program")
-        sight, before = Sight(get(IDENTITY), get(EPOCH), get(HIGH_WATER)), self._sight
+        sight = Sight(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
+        before = self._sight
         if before is None or before.epoch != sight.epoch:
             # An operator may have set the store's time back.
             self.now = 0

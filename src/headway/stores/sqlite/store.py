@@ -126,6 +126,10 @@ class SqliteStore:
             Call(lambda ledger: verbs.release_permit(ledger, gate, job, author, reason))
         )
 
+    async def is_changed(self) -> bool:
+        """See `Mendable`."""
+        return await self._write(Call(lambda ledger: ledger.session.changed))
+
     async def new_epoch(self, author: str, reason: str) -> int:
         """Begins a new epoch: every run of an older one is fenced off; on the trail.
 
