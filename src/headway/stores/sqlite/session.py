@@ -18,7 +18,15 @@ from headway.stores.sqlite.codec import (
 )
 from headway.stores.sqlite.database import Database
 from headway.stores.sqlite.interned import Interned
-from headway.stores.sqlite.numbers import EPOCH, EPOCH_AT, HIGH_WATER, IDENTITY, SCHEMA, Mark, Numbers
+from headway.stores.sqlite.numbers import (
+    EPOCH,
+    EPOCH_AT,
+    HIGH_WATER,
+    IDENTITY,
+    SCHEMA,
+    Mark,
+    Numbers,
+)
 from headway.stores.sqlite.schema import latest
 
 _FLOWS = (
