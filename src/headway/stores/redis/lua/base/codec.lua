@@ -1,0 +1,118 @@
+-- Numbers and names as bytes that sort as they do, so that no name can run into another.
+-- needs:
+
+local Codec = {}
+
+local pack, unpack_bytes = struct.pack, struct.unpack
+local find, gsub, sub, byte, char, format =
+  string.find, string.gsub, string.sub, string.byte, string.char, string.format
+
+-- What stands for no moment in six bytes.
+Codec.NONE = 281474976710655
+
+-- A number below 2^32 in four bytes that sort as it does.
+function Codec.n4(number)
+  return pack('>I4', number)
+end
+
+-- A number or moment below 2^48 in six bytes that sort as it does.
+function Codec.n6(number)
+  return pack('>I6', number)
+end
+
+-- The number in the four bytes from a place on.
+function Codec.read4(text, at)
+  return (unpack_bytes('>I4', text, at))
+end
+
+-- The number in the six bytes from a place on.
+function Codec.read6(text, at)
+  return (unpack_bytes('>I6', text, at))
+end
+
+-- A name that others may follow: it sorts as its bytes do, and is the start of no other's.
+-- NUL ends it, and a NUL inside is followed by 255, which sorts behind any end.
+function Codec.name(text)
+  if find(text, '%z') then
+    text = gsub(text, '%z', '\0\255')
+  end
+  return text .. '\0\0'
+end
+
+-- The name that begins at a place, and the place behind it.
+function Codec.read_name(text, at)
+  local from = at
+  while true do
+    local zero = find(text, '%z', from)
+    if byte(text, zero + 1) == 0 then
+      local name = sub(text, at, zero - 1)
+      if from > at then
+        name = gsub(name, '%z\255', '\0')
+      end
+      return name, zero + 2
+    end
+    from = zero + 2
+  end
+end
+
+-- The bounds of ZRANGEBYLEX for all members that begin with these bytes.
+function Codec.prefix(text)
+  return '[' .. text, Codec.behind(text)
+end
+
+-- The bound below which all members lie that begin with these bytes or sort before them.
+function Codec.behind(text)
+  local last = #text
+  while last > 0 and byte(text, last) == 255 do
+    last = last - 1
+  end
+  if last == 0 then
+    return '+'
+  end
+  return '(' .. sub(text, 1, last - 1) .. char(byte(text, last) + 1)
+end
+
+-- A whole number as text, all digits of it: `..` would round it to fourteen.
+function Codec.digits(number)
+  return format('%.0f', number)
+end
+
+-- HGET and HMGET answer false for what is not there.
+function Codec.number(text)
+  return text and tonumber(text) or nil
+end
+
+-- A uses of a gate as an array without names, for it is kept with each job that is gated.
+function Codec.pack_use(use)
+  return { use.name, use.template, use.amount, use.hold == 'run', use.shared, use.zone }
+end
+
+-- The use of a gate that was packed.
+function Codec.unpack_use(kept)
+  return {
+    name = kept[1],
+    template = kept[2],
+    amount = kept[3],
+    hold = kept[4] and 'run' or 'settled',
+    shared = kept[5],
+    zone = kept[6],
+  }
+end
+
+-- Uses of gates, packed; an array of arrays.
+function Codec.pack_uses(uses)
+  local kept = {}
+  for place, use in ipairs(uses) do
+    kept[place] = Codec.pack_use(use)
+  end
+  return kept
+end
+
+-- Uses of gates that were packed.
+function Codec.unpack_uses(kept)
+  local uses = {}
+  for place, use in ipairs(kept) do
+    uses[place] = Codec.unpack_use(use)
+  end
+  return uses
+end

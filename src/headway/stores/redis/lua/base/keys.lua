@@ -1,0 +1,71 @@
+-- The keys of a store, in the fixed order in which every call passes them.
+--
+-- A key is named `{headway:NAMESPACE}:SUFFIX`, and its suffix is the name of the field here: the
+-- caller reads this list for the names and their order, so each stands on a line of its own.
+-- needs:
+
+local Keys = {}
+
+-- Jobs: a packed row each, and apart from it what is long.
+Keys.jobs = KEYS[1]
+Keys.bodies = KEYS[2]
+-- By arrival: the numbers of the chunks that hold anything, and the ids in each.
+Keys.chunks = KEYS[3]
+Keys.arrivals = KEYS[4]
+-- Queues: flow|order|id; lane|flow; lane|due|seq|id; gate|flow|order|id; gate|seq|id; gate|flow|order|amount.
+Keys.waiting = KEYS[5]
+Keys.flowing = KEYS[6]
+Keys.scheduled = KEYS[7]
+Keys.parked = KEYS[8]
+Keys.unfit = KEYS[9]
+Keys.tickets = KEYS[10]
+-- By moment, the score; seq|id.
+Keys.expiry = KEYS[11]
+Keys.deadlines = KEYS[12]
+Keys.purge = KEYS[13]
+-- worker|id; entry|fired|seq|id; tenant|subject|seq|id; state|seq|id.
+Keys.held = KEYS[14]
+Keys.fired = KEYS[15]
+Keys.subjects = KEYS[16]
+Keys.ended_badly = KEYS[17]
+-- Runs that ended, by id|run; flows and policies by number and back.
+Keys.runs = KEYS[18]
+Keys.numbers = KEYS[19]
+-- Keys that make enqueue idempotent: tenant|key.
+Keys.dedupe = KEYS[20]
+-- Signals: keys that runs are known as; events by scope|event, walked by scope, by key, by moment.
+Keys.known = KEYS[21]
+Keys.events = KEYS[22]
+Keys.scopes = KEYS[23]
+Keys.kept = KEYS[24]
+Keys.stale = KEYS[25]
+-- Gates: declared ones; rows, walked by name, by timer, by horizon.
+Keys.templates = KEYS[26]
+Keys.gates = KEYS[27]
+Keys.gate_names = KEYS[28]
+Keys.timers = KEYS[29]
+Keys.horizons = KEYS[30]
+-- Permits: gate|since|job|amount, gate|job, and all of a job together; starts: gate|at|number.
+Keys.permits = KEYS[31]
+Keys.permit_names = KEYS[32]
+Keys.permits_of = KEYS[33]
+Keys.starts = KEYS[34]
+-- Lanes, virtual starts by lane|tenant, jobs by lane|state and by state, totals.
+Keys.lanes = KEYS[35]
+Keys.tenants = KEYS[36]
+Keys.counts = KEYS[37]
+Keys.totals = KEYS[38]
+-- Workers and when their leases end; timetable entries.
+Keys.workers = KEYS[39]
+Keys.leases = KEYS[40]
+Keys.entries = KEYS[41]
+-- The trail by seq, and target|seq; answered requests, and when they were.
+Keys.trail = KEYS[42]
+Keys.trail_of = KEYS[43]
+Keys.answers = KEYS[44]
+Keys.answered = KEYS[45]
+-- The store's own facts, who leads, when flows were found shut, and who sleeps.
+Keys.facts = KEYS[46]
+Keys.leaders = KEYS[47]
+Keys.shut = KEYS[48]
+Keys.waiters = KEYS[49]

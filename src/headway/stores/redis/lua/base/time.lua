@@ -1,0 +1,41 @@
+-- The time of a step: the store's clock, and never less than it was before.
+-- needs: base.keys, base.write
+
+local Time = {}
+
+-- Milliseconds UTC; one moment for the whole script.
+Time.now = 0
+
+local clock_at, high_at = 0, 0
+
+-- Fixes the time of the step.
+--   clock: ms as text, for tests; "" for the server's own clock.
+function Time.begin(clock)
+  if clock ~= nil and clock ~= '' then
+    clock_at = tonumber(clock)
+  else
+    local seconds = redis.call('TIME')
+    clock_at = tonumber(seconds[1]) * 1000 + math.floor(tonumber(seconds[2]) / 1000)
+  end
+  high_at = tonumber(redis.call('HGET', Keys.facts, 'high_at') or 0)
+  Time.now = math.max(clock_at, high_at)
+end
+
+-- Remembers the time for the steps to come; each verb that writes does, behind its first write.
+function Time.keep()
+  if Time.now > high_at then
+    high_at = Time.now
+    Write.put(Keys.facts, 'high_at', Time.now)
+  end
+end
+
+-- By how much the store's time is ahead of its clock, in ms.
+function Time.ahead_ms()
+  return math.max(0, Time.now - clock_at)
+end
+
+-- Sets the store's time back to its clock; an operator's word.
+function Time.turn_back()
+  Time.now, high_at = clock_at, clock_at
+  Write.put(Keys.facts, 'high_at', clock_at)
+end

@@ -1,0 +1,178 @@
+-- The only way to write: at once, in batches that fit a call, and undone where a verb may refuse.
+-- needs: base.keys
+--
+-- Nothing here can fail but by want of memory, and that only before the first write: see `freely`
+-- and `guarded`.
+
+local Write = {}
+
+local call = redis.call
+-- Values in one call; Lua's stack holds 8,000.
+local MOST = 4000
+
+-- Verbatim replication of a script that asks the time is refused before version 7; its effects
+-- are sent instead, as later versions always do.
+if redis.replicate_commands then
+  redis.replicate_commands()
+end
+
+local journal = nil
+
+-- From here on every write notes how it is undone.
+function Write.begin()
+  journal = journal or {}
+end
+
+-- Undoes all writes since `begin`, the last first.
+function Write.roll_back()
+  local undo = journal or {}
+  journal = nil
+  for place = #undo, 1, -1 do
+    undo[place]()
+  end
+end
+
+-- Passes though memory is used up: the server refuses no command of a script that has deleted.
+function Write.freely()
+  call('HDEL', Keys.facts, '')
+end
+
+-- Refused whole by the server if memory is used up, and before anything is written.
+function Write.guarded()
+  call('HSET', Keys.facts, 'format', '1')
+end
+
+-- Calls with all the values, a bounded number at a time.
+--   step: values that belong together.
+local function batched(command, key, values, step)
+  local count = #values
+  if count <= MOST then
+    if count > 0 then
+      call(command, key, unpack(values, 1, count))
+    end
+    return
+  end
+  local size = MOST - MOST % step
+  for from = 1, count, size do
+    call(command, key, unpack(values, from, math.min(from + size - 1, count)))
+  end
+end
+
+-- Reads fields or scores of any number of members; false for what is not there.
+local function read_all(command, key, names)
+  local count = #names
+  if count == 0 then
+    return {}
+  end
+  if count <= MOST then
+    return call(command, key, unpack(names, 1, count))
+  end
+  local found = {}
+  for from = 1, count, MOST do
+    local some = call(command, key, unpack(names, from, math.min(from + MOST - 1, count)))
+    for place = 1, #some do
+      found[from + place - 1] = some[place]
+    end
+  end
+  return found
+end
+
+-- The values of any number of fields, in their order; false for one that is not there.
+function Write.read(key, fields)
+  return read_all('HMGET', key, fields)
+end
+
+-- Every second value from a place on.
+local function every_second(values, from)
+  local found = {}
+  for place = from, #values, 2 do
+    found[#found + 1] = values[place]
+  end
+  return found
+end
+
+-- Notes how fields get their values back.
+local function note_fields(key, fields)
+  local old = read_all('HMGET', key, fields)
+  journal[#journal + 1] = function()
+    local pairs_back, gone = {}, {}
+    for place, field in ipairs(fields) do
+      if old[place] then
+        pairs_back[#pairs_back + 1] = field
+        pairs_back[#pairs_back + 1] = old[place]
+      else
+        gone[#gone + 1] = field
+      end
+    end
+    batched('HDEL', key, gone, 1)
+    batched('HSET', key, pairs_back, 2)
+  end
+end
+
+-- Notes how members get their scores back.
+local function note_members(key, members)
+  local old = read_all('ZMSCORE', key, members)
+  journal[#journal + 1] = function()
+    local pairs_back, gone = {}, {}
+    for place, member in ipairs(members) do
+      if old[place] then
+        pairs_back[#pairs_back + 1] = old[place]
+        pairs_back[#pairs_back + 1] = member
+      else
+        gone[#gone + 1] = member
+      end
+    end
+    batched('ZREM', key, gone, 1)
+    batched('ZADD', key, pairs_back, 2)
+  end
+end
+
+-- Writes one field of a hash.
+function Write.put(key, field, value)
+  if journal then
+    note_fields(key, { field })
+  end
+  call('HSET', key, field, value)
+end
+
+-- Writes fields of a hash.
+--   values: field, value, field, value, ...
+function Write.hset(key, values)
+  if journal and #values > 0 then
+    note_fields(key, every_second(values, 1))
+  end
+  batched('HSET', key, values, 2)
+end
+
+-- Removes fields of a hash.
+function Write.hdel(key, fields)
+  if journal and #fields > 0 then
+    note_fields(key, fields)
+  end
+  batched('HDEL', key, fields, 1)
+end
+
+-- Adds to a number in a hash; the sum.
+function Write.hincrby(key, field, number)
+  if journal then
+    note_fields(key, { field })
+  end
+  return call('HINCRBY', key, field, number)
+end
+
+-- Adds members to a sorted set, or gives them another score.
+--   values: score, member, score, member, ...
+function Write.zadd(key, values)
+  if journal and #values > 0 then
+    note_members(key, every_second(values, 2))
+  end
+  batched('ZADD', key, values, 2)
+end
+
+-- Removes members of a sorted set.
+function Write.zrem(key, members)
+  if journal and #members > 0 then
+    note_members(key, members)
+  end
+  batched('ZREM', key, members, 1)
+end
