@@ -54,6 +54,8 @@ from headway.runtime.importing import CalledOff
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.sent import Sent
+from headway.runtime.sources.source import Source
+from headway.runtime.sources.under_way import in_flight
 from headway.runtime.timing import Timing
 from headway.runtime.worker.worker import Worker
 
@@ -101,6 +103,7 @@ __all__ = [
     "SignalReply",
     "Slots",
     "Snooze",
+    "Source",
     "State",
     "Store",
     "StoreChanged",
@@ -116,6 +119,7 @@ __all__ = [
     "UnknownJob",
     "UnknownKind",
     "Worker",
+    "in_flight",
 ]
 
 DEFAULT_STORE = "sqlite:///headway.db"

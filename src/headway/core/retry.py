@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import sha1
 from typing import Literal, get_args
 
+from headway.core.draw import draw
 from headway.core.duration import format_duration, parse_duration
 from headway.core.errors import InvalidValue
 
@@ -51,11 +51,8 @@ class RetryPolicy:
         whole = min(float(self.cap_ms), self.base_ms * self.factor ** min(attempt - 1, 64))
         if self.jitter == "none":
             return int(whole)
-        # SHA-1 for its place in Redis, whose scripts must draw the same; 52 bits, exact in a double.
-        drawn = sha1(seed.encode(), usedforsecurity=False).hexdigest()[:13]
-        draw = int(drawn, 16) / 2**52
         floor = whole / 2 if self.jitter == "equal" else 0.0
-        return int(floor + (whole - floor) * draw)
+        return int(floor + (whole - floor) * draw(seed))
 
 
 def Backoff(  # noqa: N802  (reads as the record that it builds)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from threading import Lock
 from typing import Any, Self, TypeVar, Unpack, cast
 
 from headway.contract.signals import SignalReply
 from headway.contract.store import Store
-from headway.core.errors import InvalidValue
+from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.job import MAX_BATCH, NewJob
 from headway.runtime import event_loop
 from headway.runtime.background import Background
@@ -16,6 +17,7 @@ from headway.runtime.kind import Kind
 from headway.runtime.registry import Registry
 from headway.runtime.sent import Sent
 from headway.runtime.signals import SignalOptions, read_signal
+from headway.runtime.sources.sourcing import Sourcing
 from headway.runtime.timing import Timing
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
@@ -217,10 +219,29 @@ class App(Registry):
             "timing": self._timing,
             "before": self.declare,
         }
+        if self.sources:
+            given |= self._sourced()
         lease_ms = self._declaration.shortest_lease_ms(self.lanes)
         if lease_ms is not None:
             given["lease"] = f"{lease_ms}ms"
         return Worker(self.store, self.kinds, **{**given, **options})
+
+    def _sourced(self) -> WorkerOptions:
+        """What a worker must mind where an application's own tables are the truth."""
+        sourcing = Sourcing(
+            self.store,
+            tuple(self.sources.values()),
+            self._declare_anew,
+            timing=self._timing,
+            name=self._declaration.author,
+        )
+
+        async def before() -> None:
+            await self.declare()
+            await sourcing.begin()
+
+        duties = tuple(partial(sourcing.run, source) for source in self.sources.values())
+        return {"before": before, "rebuild": sourcing.rebuild, "duties": duties}
 
     def run(self, **options: Unpack[WorkerOptions]) -> None:
         """Works until SIGTERM or Ctrl-C; a second one does not wait for handlers.
@@ -245,4 +266,16 @@ class App(Registry):
 
     async def _enqueue(self, jobs: list[NewJob]) -> list[Sent]:
         await self.declare()
-        return [Sent(*reply) for reply in await self.store.enqueue(jobs)]
+        try:
+            replies = await self.store.enqueue(jobs)
+        except UnknownGate:
+            # The store may have been lost since it was told of the gates.
+            if not self._declaration.forget():
+                raise
+            await self.declare()
+            replies = await self.store.enqueue(jobs)
+        return [Sent(*reply) for reply in replies]
+
+    async def _declare_anew(self) -> None:
+        self._declaration.forget()
+        await self.declare()

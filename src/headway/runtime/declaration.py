@@ -25,12 +25,13 @@ class Declaration:
     Attributes:
         lanes: by name.
         entries: by name.
+        author: stands on the trail.
     """
 
     def __init__(self, author: str) -> None:
         self.lanes: dict[str, LaneSpec] = {}
         self.entries: dict[str, EntrySpec] = {}
-        self._author = author
+        self.author = author
         self._told: tuple[Store, int] | None = None
 
     def add_lane(self, spec: LaneSpec) -> None:
@@ -60,6 +61,11 @@ class Declaration:
         leases = [self.lanes[name].lease_ms for name in lanes if name in self.lanes]
         return min((ms for ms in leases if ms is not None), default=None)
 
+    def forget(self) -> bool:
+        """The next `tell` tells all of it again; whether any of it was told before."""
+        told, self._told = self._told, None
+        return told is not None
+
     async def tell(self, store: Store, kinds: Mapping[str, Kind]) -> None:
         """Declares everything to the store, unless it was told and nothing came since.
 
@@ -80,7 +86,7 @@ class Declaration:
         items += [DeclareLane(spec=spec) for spec in self.lanes.values()]
         items += [DeclareEntry(spec=spec) for spec in self.entries.values()]
         if items:
-            await store.define(DefineRequest(items=tuple(items), author=self._author))
+            await store.define(DefineRequest(items=tuple(items), author=self.author))
         self._told = (store, size)
 
 

@@ -17,6 +17,7 @@ from headway.runtime.kind import Kind
 from headway.runtime.kind_options import JobOptions, KindOptions, read_options
 from headway.runtime.lanes import LaneOptions, read_lane
 from headway.runtime.noop import noop_kind
+from headway.runtime.sources.source import Rows, Source, SourceOptions
 from headway.runtime.timing import Timing
 from headway.runtime.worker.plans import Middleware
 
@@ -29,6 +30,7 @@ class Registry:
     Attributes:
         kinds: by name; `noop` is built in.
         importers: by name.
+        sources: by name.
     """
 
     def __init__(self, name: str, timing: Timing) -> None:
@@ -39,6 +41,7 @@ class Registry:
             timing: for what expires.
         """
         self.importers: dict[str, Importer] = {}
+        self.sources: dict[str, Source] = {}
         self._noop = noop_kind()
         self.kinds: dict[str, Kind] = {self._noop.name: self._noop}
         self._timing = timing
@@ -140,6 +143,30 @@ class Registry:
             return fn
 
         return add
+
+    def source(self, **options: Unpack[SourceOptions]) -> Callable[[Rows], Source]:
+        """Declares what the application's own tables say should be pending.
+
+        Args:
+            options: see `SourceOptions`.
+
+        Returns:
+            A decorator that makes the function a `Source`. The function yields jobs (from a
+            kind's `make`, each with a key); a job that the store has is left as it is.
+
+        Raises:
+            InvalidValue: an option is unusable, or there is one of this name already.
+        """
+
+        def declare(fn: Rows) -> Source:
+            source = Source(fn, options)
+            if source.name in self.sources:
+                message = f"there are two sources {source.name!r}"
+                raise InvalidValue(message, hint="name one of them otherwise")
+            self.sources[source.name] = source
+            return source
+
+        return declare
 
     def kind(self, kind: Kind | str) -> Kind:
         """The kind of a name.

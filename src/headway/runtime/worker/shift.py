@@ -138,7 +138,8 @@ class Shift:
         if not self._settings.chores:
             return []
         timing = self._timing
-        return [Sweep(self._store, timing).run(), TimetableChore(self._store, timing).run()]
+        chores = [Sweep(self._store, timing).run(), TimetableChore(self._store, timing).run()]
+        return chores + [duty() for duty in self._settings.duties]
 
     def _start_heart(self) -> HeartThread | asyncio.Task[None]:
         if self._settings.heartbeat == "task":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from headway.contract.claims import LaneOrder
 from headway.core.duration import parse_duration
@@ -18,6 +18,9 @@ from headway.runtime.worker.served import Lanes, read_lanes
 
 MOST_AHEAD = 2_000
 SHORTEST_LEASE_MS = 1_000
+
+Duty = Callable[[], Coroutine[Any, Any, None]]
+"""Runs until it is cancelled."""
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -37,6 +40,9 @@ class WorkerOptions(TypedDict, total=False):
         heartbeat: "thread" for a thread of its own; "task" beats in the worker's loop.
         middleware: around each handler; the first one is the outermost.
         before: awaited before the first claim.
+        rebuild: awaited when the store is found lost or older than it was; then the worker goes
+            on as a new one. Without it, the worker ends.
+        duties: chores of the app, beside those of `chores`.
     """
 
     lanes: Lanes
@@ -52,6 +58,8 @@ class WorkerOptions(TypedDict, total=False):
     heartbeat: Literal["thread", "task"]
     middleware: Sequence[Middleware]
     before: Callable[[], Awaitable[None]]
+    rebuild: Callable[[], Awaitable[None]]
+    duties: Sequence[Duty]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +79,8 @@ class WorkerSettings:
     heartbeat: Literal["thread", "task"]
     middleware: tuple[Middleware, ...]
     before: Callable[[], Awaitable[None]] | None
+    rebuild: Callable[[], Awaitable[None]] | None
+    duties: tuple[Duty, ...]
 
 
 def read_worker_options(options: WorkerOptions) -> WorkerSettings:
@@ -111,4 +121,6 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         heartbeat=options.get("heartbeat", "thread"),
         middleware=tuple(options.get("middleware", ())),
         before=options.get("before"),
+        rebuild=options.get("rebuild"),
+        duties=tuple(options.get("duties", ())),
     )
