@@ -1,0 +1,35 @@
+-- Whether two values that came as messages are the same.
+local Alike = {}
+
+-- Whether plain values are equal, tables by what they hold.
+function Alike.same(a, b)
+  if a == b then
+    return true
+  end
+  if type(a) ~= 'table' or type(b) ~= 'table' then
+    return false
+  end
+  for key, value in pairs(a) do
+    if not Alike.same(value, b[key]) then
+      return false
+    end
+  end
+  for key in pairs(b) do
+    if a[key] == nil then
+      return false
+    end
+  end
+  return true
+end
+
+-- A copy of a record with some of its fields replaced; a nil cannot be told, and leaves the field.
+function Alike.replace(record, fields)
+  local copy = {}
+  for name, value in pairs(record) do
+    copy[name] = value
+  end
+  for name, value in pairs(fields) do
+    copy[name] = value
+  end
+  return copy
+end

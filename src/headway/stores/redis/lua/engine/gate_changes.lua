@@ -1,0 +1,217 @@
+-- Changes of what a gate is: declared by code, set and reset by an operator, opened.
+-- needs: base.time, base.fail, tables.gates, tables.jobs, tables.permits
+-- needs: engine.alike, engine.feeding, engine.gate_book, engine.gate_names, engine.horizon
+-- needs: engine.implicit, engine.pool, engine.step, engine.wakes
+local GateChanges = {}
+
+local PAGE = 1000
+
+-- What holds of a declared gate now: an operator's version, or code's.
+function GateChanges.current(row)
+  return row.override or row.spec
+end
+
+-- Code says what a gate is. Returns whether anything changed.
+--
+-- Refuses with InvalidValue where it is declared as another kind.
+function GateChanges.declare_gate(step, spec)
+  local known = step.book.templates[spec.name]
+  if known ~= nil and Alike.same(known.spec, spec) then
+    return false
+  end
+  if known ~= nil and (known.spec.kind ~= spec.kind or known.spec.shared ~= spec.shared) then
+    local old = (known.spec.shared and 'shared ' or 'keyed ') .. known.spec.kind
+    local new = (spec.shared and 'shared ' or 'keyed ') .. spec.kind
+    Fail.refuse(
+      'InvalidValue',
+      'the gate ' .. Fail.quote(spec.name) .. ' is declared as a ' .. old .. ', not a ' .. new,
+      'give the new gate a new name; jobs wait at the old one'
+    )
+  end
+  GateChanges.save_template(step, { spec = spec, override = known and known.override })
+  return true
+end
+
+-- The names and zones of the hours that stand under a template.
+local function hours_of(template)
+  local found, after = {}, ''
+  while true do
+    local rows = Gates.page(after, PAGE)
+    if #rows == 0 then
+      return found
+    end
+    for _, row in ipairs(rows) do
+      if row.template == template then
+        found[#found + 1] = { name = row.name, template = template, zone = row.zone or 'UTC' }
+      end
+    end
+    after = rows[#rows].name
+  end
+end
+
+local function recompute_hours(step, template)
+  local hours = hours_of(template)
+  Horizon.require(step.book, hours)
+  for _, one in ipairs(hours) do
+    Horizon.extend(step.book, one.name, template, one.zone)
+  end
+end
+
+-- Keyed gates of a template that have jobs parked are looked at, by their timers, soon.
+local function look_again(step, template)
+  local after = ''
+  while true do
+    local names = Jobs.parked_gates(after, PAGE)
+    if #names == 0 then
+      return
+    end
+    for _, name in ipairs(names) do
+      if GateNames.place_of(step.book.templates, name).template == template then
+        GateBook.change(step.book, name, template, '').timer_at = Time.now
+      end
+    end
+    after = names[#names]
+  end
+end
+
+-- Writes a declared gate, and lets all its instances see it at once.
+function GateChanges.save_template(step, row)
+  Gates.save_template(row)
+  step.book.templates = Gates.templates()
+  step.book.views = {}
+  local spec = row.spec
+  if spec.kind == 'hours' then
+    recompute_hours(step, spec.name)
+  elseif not spec.shared then
+    look_again(step, spec.name)
+  end
+end
+
+local function has_members(item)
+  return item.members ~= nil
+end
+
+-- What was set, as the trail tells it; the client has put it into words.
+local function changed(declared, item)
+  local spec = GateChanges.current(declared)
+  local kind = spec.kind
+  if
+    (item.capacity ~= nil and kind ~= 'slots')
+    or ((item.limit ~= nil or item.per_ms ~= nil) and kind ~= 'rate')
+    or (has_members(item) and kind ~= 'pool')
+  then
+    Fail.refuse(
+      'InvalidValue',
+      'the gate ' .. Fail.quote(item.name) .. ' is a ' .. kind,
+      'a slots has a capacity, a rate a limit and per, a pool members'
+    )
+  end
+  return Alike.replace(spec, {
+    capacity = item.capacity,
+    limit = item.limit,
+    per_ms = item.per_ms,
+    members = item.members,
+  })
+end
+
+local function after_change(step, name)
+  local row = GateBook.find(step.book, name)
+  GateBook.forget_view(step.book, name)
+  local gates = { name }
+  if row ~= nil and row.pool ~= '' and row.pool ~= name then
+    gates[2] = row.pool
+  end
+  for _, gate in ipairs(gates) do
+    Feeding.refit(step.book, gate)
+    Feeding.feed_gate(step.book, gate)
+  end
+  Wakes.wake(nil)
+end
+
+local function set_instance(step, item)
+  if has_members(item) or item.per_ms ~= nil then
+    Fail.refuse(
+      'InvalidValue',
+      Fail.quote(item.name) .. ' is one instance of a gate',
+      'set members and windows on the declared gate'
+    )
+  end
+  local value = item.capacity or item.limit
+  if GateNames.is_implicit(item.name) then
+    Implicit.track(step, item.name)
+    GateBook.change(step.book, item.name, '', '').capacity = value
+    Wakes.wake(nil)
+    return
+  end
+  local place = GateNames.place_of(step.book.templates, item.name)
+  local spec = GateBook.spec(step.book, place.template)
+  local kind = spec and spec.kind
+  if place.pool == '' and kind ~= 'slots' and kind ~= 'rate' then
+    Fail.refuse(
+      'InvalidValue',
+      Fail.quote(item.name) .. ' is a ' .. (kind or 'None'),
+      'set its members, or the capacity of `pool/member`'
+    )
+  end
+  GateBook.change(step.book, item.name, place.template, place.pool).capacity = value
+  after_change(step, item.name)
+end
+
+-- An operator's values of a gate.
+--
+-- Refuses with UnknownGate where nothing declares it, and with InvalidValue where the value does
+-- not belong to such a gate; the step is rolled back then.
+function GateChanges.set_gate(step, item)
+  local declared = step.book.templates[item.name]
+  if declared == nil then
+    set_instance(step, item)
+    return
+  end
+  local override = changed(declared, item)
+  GateChanges.save_template(step, { spec = declared.spec, override = override })
+  if declared.spec.shared then
+    Wakes.wake(nil)
+  end
+end
+
+local function reset_instance(step, name)
+  local row = GateBook.find(step.book, name)
+  if row ~= nil and row.capacity ~= nil then
+    GateBook.change(step.book, name, row.template, row.pool).capacity = nil
+    after_change(step, name)
+  end
+end
+
+-- Forgets an operator's values; what code declares holds again.
+--
+-- Refuses with UnknownGate where nothing declares it; the step is rolled back then.
+function GateChanges.reset_gate(step, name)
+  local declared = step.book.templates[name]
+  if declared ~= nil then
+    GateChanges.save_template(step, { spec = declared.spec })
+    for _, member in ipairs(declared.spec.members or {}) do
+      reset_instance(step, Pool.member_gate(name, member[1]))
+    end
+  elseif GateBook.find(step.book, name) == nil then
+    GateNames.place_of(step.book.templates, name)
+  end
+  reset_instance(step, name)
+end
+
+-- Ends a closing. Returns whether it was closed.
+--
+-- Refuses with UnknownGate where nothing declares it; the step is rolled back then.
+function GateChanges.open_gate(step, name)
+  local row = GateBook.find(step.book, name)
+  if row == nil then
+    GateNames.place_of(step.book.templates, name)
+    return false
+  end
+  if row.closed_until == nil then
+    return false
+  end
+  row = GateBook.change(step.book, name, row.template, row.pool)
+  row.closed_until, row.closed_by, row.closed_reason = nil, '', ''
+  after_change(step, name)
+  return true
+end

@@ -1,0 +1,30 @@
+-- The turns of a cascade: the cursor moves by a decline, a timeout or a candidate found unfit.
+-- needs: base.time, engine.cascade, engine.step
+local Turns = {}
+
+-- Ends the offer to a candidate; the next turn begins, or the cascade is exhausted.
+--
+-- `row` is running or awaiting; `answer` is declined, timeout or unfit; `reason` is for the
+-- record. Returns the job's state now.
+function Turns.end_turn(step, row, answer, reason)
+  if row.cascade == nil then
+    -- Not a cascade: there is nobody else to ask.
+    return Step.finish(step, row, 'dead', answer, { reason = reason ~= '' and reason or answer })
+  end
+  row.cascade = Cascade.finish(row.cascade, answer, Time.now, reason)
+  if Cascade.is_exhausted(row.cascade) then
+    return Step.finish(step, row, 'dead', answer, { reason = 'exhausted' })
+  end
+  -- The next candidate's turn is a new run of the same attempt.
+  return Step.requeue(step, row, answer, { again = true })
+end
+
+-- The candidate whose turn it is takes the job.
+function Turns.accept(step, row, body)
+  local candidate = row.candidate
+  if row.cascade ~= nil then
+    row.cascade = Cascade.finish(row.cascade, 'accepted', Time.now, '')
+  end
+  local reason = candidate ~= '' and 'accepted by ' .. candidate or ''
+  Step.finish(step, row, 'succeeded', 'accepted', { reason = reason, result = body })
+end
