@@ -12,5 +12,7 @@ settings.load_profile("headway")
 
 # A test must never reach the store, or read the settings, of whoever runs it.
 for _name in [name for name in os.environ if name.startswith("HEADWAY_")]:
-    if _name != "HEADWAY_REQUIRE_SERVICES":
+    if not _name.startswith(("HEADWAY_REQUIRE_SERVICES", "HEADWAY_TEST_")):
         del os.environ[_name]
+
+pytest_plugins = ["tests.servers.fixtures"]

@@ -1,0 +1,217 @@
+"""A server of our own: started, awaited, killed and started again on the same data and port."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+LIMIT = 60.0
+"""Seconds that a server may take to start or to stop."""
+
+_TRIES = 5
+
+# Ends the server, and clears up, once whoever writes to it is gone however it went.
+_GUARD = """
+pid=0
+while read -r line; do pid=$line; done
+if [ "$pid" != 0 ]; then kill -s "$1" "$pid"; fi 2>/dev/null
+rm -rf "$0"
+"""
+
+
+class ServiceMissing(Exception):
+    """There is no server to be had here; says why."""
+
+
+class ServerFailed(Exception):
+    """A server did not start; says what it printed last."""
+
+
+class ServerProcess:
+    """A server in a process group of its own; it dies with the process that started it.
+
+    Args:
+        name: of its folder and thread.
+        ready: stands in the line that it prints once it can be talked to.
+        last_signal: ends it at once, with all its children.
+
+    Attributes:
+        folder: holds all that is its own; gone when it is closed.
+        port: at 127.0.0.1; the same after a restart.
+    """
+
+    def __init__(self, name: str, *, ready: str, last_signal: signal.Signals) -> None:
+        self.name = name
+        self.port = 0
+        self.folder = Path(tempfile.mkdtemp(prefix=f"headway-{name}-"))
+        self._ready = re.compile(ready.encode())
+        self._last_signal = last_signal
+        self._process: subprocess.Popen[bytes] | None = None
+        self._printed: deque[bytes] = deque(maxlen=40)
+        self._reader: threading.Thread | None = None
+        # A session of its own: Ctrl-C in a terminal must not end it before the tests do.
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, str(self.folder), last_signal.name.removeprefix("SIG")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def _run_as(self) -> Mapping[str, object]:
+        """Further arguments of Popen."""
+        return {}
+
+    @property
+    def pid(self) -> int:
+        """Of the server's first process; 0 while it does not run."""
+        running = self._process is not None and self._process.poll() is None
+        return self._process.pid if running and self._process is not None else 0
+
+    def start(self) -> Self:
+        """Starts it, unless it runs; on the same port as before.
+
+        Raises:
+            ServerFailed: it ended, or said nothing in time.
+        """
+        for _ in range(1 if self.port else _TRIES):
+            if self.pid or self._start_once():
+                return self
+            self.port = 0
+        message = f"{self.name} did not start: {self.printed}"
+        raise ServerFailed(message)
+
+    def _start_once(self) -> bool:
+        self.port = self.port or free_port()
+        self._printed.clear()
+        process = subprocess.Popen(
+            self._command(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            **self._run_as(),  # type: ignore[call-overload]
+        )
+        self._process = process
+        self._tell_guard(process.pid)
+        up = threading.Event()
+        self._reader = threading.Thread(
+            target=self._read, args=(process, up), name=f"headway-{self.name}-log", daemon=True
+        )
+        self._reader.start()
+        up.wait(LIMIT)
+        if process.poll() is None and any(map(self._ready.search, [*self._printed])):
+            return True
+        self.kill()
+        return False
+
+    def _read(self, process: subprocess.Popen[bytes], up: threading.Event) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                self._printed.append(line)
+                if self._ready.search(line):
+                    up.set()
+        process.wait()
+        up.set()
+
+    @property
+    def printed(self) -> str:
+        """The last lines that it printed."""
+        return b"".join([*self._printed]).decode(errors="replace")
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the server's first process, such as SIGSTOP."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Lets it end in its own way; blocks until it has."""
+        self.send_signal(number)
+        self._wait()
+
+    def kill(self) -> None:
+        """Kills it with SIGKILL, as a power cut does; blocks until it is gone."""
+        self.send_signal(signal.SIGKILL)
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._process is None:
+            return
+        try:
+            self._process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(LIMIT)
+        if self._reader is not None:
+            self._reader.join(LIMIT)
+        self._process = None
+        self._tell_guard(0)
+
+    def restart(self) -> None:
+        """Stops it if it runs, and starts it on the same data and port."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Ends it at once, and removes its folder."""
+        self.stop(self._last_signal)
+        assert self._guard.stdin is not None
+        self._guard.stdin.close()
+        self._guard.wait(LIMIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _tell_guard(self, pid: int) -> None:
+        assert self._guard.stdin is not None
+        self._guard.stdin.write(b"%d\n" % pid)
+        self._guard.stdin.flush()
+
+    def __enter__(self) -> Self:
+        """Starts it."""
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        """As `close`."""
+        self.close()
+
+
+def free_port() -> int:
+    """A port that nobody uses.
+
+    Below those that the system gives to callers: a client that tries again and again to reach a
+    server that is away would else connect to itself one day, and keep the server's port.
+    """
+    draw = random.Random(os.urandom(8))
+    for _ in range(1000):
+        port = draw.randrange(15_000, 31_000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise ServerFailed("no port is free")
+
+
+def program(folder: str | None, name: str) -> Path | None:
+    """A program in a folder, else on the search path; None if there is none."""
+    found = shutil.which(name, path=folder) if folder else shutil.which(name)
+    return Path(found).resolve() if found else None

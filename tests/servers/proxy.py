@@ -1,0 +1,230 @@
+"""A TCP proxy that fails on demand: between a client and a server, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+Result = TypeVar("Result")
+
+_CHUNK = 65_536
+_LIMIT = 30.0
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+@dataclass(eq=False, slots=True)
+class _Link:
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+    losing: bool = False
+    tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+
+    def reset(self) -> None:
+        for end in (self.client, self.server):
+            _reset(end)
+
+
+class Proxy:
+    """Passes everything on, until it is told otherwise; a context manager.
+
+    Args:
+        url: of the server behind it, with host and port.
+
+    Attributes:
+        url: of the proxy: the same but for host and port.
+        cut: set when a reply was lost or cut off as asked.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._target = (parts.hostname or "127.0.0.1", parts.port or 0)
+        self._parts = parts
+        self._links: set[_Link] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._main, name="headway-proxy", daemon=True)
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._refusing = False
+        self._bytes_left: int | None = None
+        self._lose_after: Callable[[bytes], bool] | None = None
+        self._server: asyncio.Server | None = None
+        self.port = 0
+        self.cut = threading.Event()
+
+    @property
+    def url(self) -> str:
+        user, at, _ = self._parts.netloc.rpartition("@")
+        return urlunsplit(self._parts._replace(netloc=f"{user}{at}127.0.0.1:{self.port}"))
+
+    @property
+    def connections(self) -> int:
+        """How many connections pass through it now."""
+        return len(self._links)
+
+    def reset(self) -> None:
+        """Breaks all connections with RST; new ones pass."""
+        self._do(self._reset())
+
+    def refuse(self) -> None:
+        """Breaks all connections, and each new one at once, until `resume`."""
+        self._do(self._refuse())
+
+    def stall(self) -> None:
+        """Keeps what is sent, in both directions, until `resume`; nobody is told."""
+        self._do(self._stall())
+
+    def resume(self) -> None:
+        """Passes everything on again."""
+        self._do(self._resume())
+
+    def cut_after(self, reply_bytes: int) -> None:
+        """Passes so many further bytes of replies, then breaks that connection, once."""
+        self._do(self._cut_after(reply_bytes))
+
+    def lose_reply_to(self, asked: bytes | Callable[[bytes], bool]) -> None:
+        """Passes the next request that has these bytes, and breaks when its reply comes, once.
+
+        The server has done it all then, and the client knows nothing.
+
+        Args:
+            asked: stands in what the client sends, such as b"COMMIT"; or tells it from what is
+                sent at once.
+        """
+        wanted = (lambda sent: asked in sent) if isinstance(asked, bytes) else asked
+        self._do(self._lose(wanted))
+
+    def start(self) -> Self:
+        """Listens on a free port of 127.0.0.1."""
+        self._thread.start()
+        self._do(self._listen())
+        return self
+
+    def stop(self) -> None:
+        """Breaks all connections, and listens no more."""
+        if self._thread.is_alive():
+            self._do(self._shut())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_LIMIT)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # In the thread
+
+    def _main(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.get_loop().run_forever()
+
+    def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_LIMIT)
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._flowing.set()
+        tasks = [task for link in self._links for task in link.tasks]
+        await self._reset()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _reset(self) -> None:
+        for link in list(self._links):
+            link.reset()
+        self._links.clear()
+
+    async def _refuse(self) -> None:
+        self._refusing = True
+        await self._reset()
+
+    async def _stall(self) -> None:
+        self._flowing.clear()
+
+    async def _resume(self) -> None:
+        self._refusing = False
+        self._flowing.set()
+
+    async def _cut_after(self, reply_bytes: int) -> None:
+        self.cut.clear()
+        self._bytes_left = reply_bytes
+
+    async def _lose(self, wanted: Callable[[bytes], bool]) -> None:
+        self.cut.clear()
+        self._lose_after = wanted
+
+    async def _accept(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        if self._refusing:
+            _reset(client)
+            return
+        try:
+            replies, server = await asyncio.open_connection(*self._target)
+        except OSError:
+            _reset(client)
+            return
+        for end in (client, server):
+            end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link = _Link(client, server)
+        self._links.add(link)
+        link.tasks = [
+            asyncio.ensure_future(self._carry(link, reader, server, self._request)),
+            asyncio.ensure_future(self._carry(link, replies, client, self._reply)),
+        ]
+        await asyncio.gather(*link.tasks, return_exceptions=True)
+        self._links.discard(link)
+        link.reset()
+
+    async def _carry(
+        self,
+        link: _Link,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        look: Callable[[_Link, bytes], bytes],
+    ) -> None:
+        try:
+            while data := await reader.read(_CHUNK):
+                await self._flowing.wait()
+                writer.write(look(link, data))
+                await writer.drain()
+            # Only this direction has ended: the other may still have something to say.
+            writer.write_eof()
+        except (OSError, RuntimeError):
+            link.reset()
+
+    def _request(self, link: _Link, data: bytes) -> bytes:
+        if self._lose_after is not None and self._lose_after(data):
+            self._lose_after = None
+            link.losing = True
+        return data
+
+    def _reply(self, link: _Link, data: bytes) -> bytes:
+        if link.losing:
+            self.cut.set()
+            raise ConnectionResetError
+        if self._bytes_left is not None:
+            if len(data) >= self._bytes_left:
+                link.client.write(data[: self._bytes_left])
+                self._bytes_left = None
+                self.cut.set()
+                raise ConnectionResetError
+            self._bytes_left -= len(data)
+        return data
+
+
+def _reset(end: asyncio.StreamWriter) -> None:
+    plain = end.get_extra_info("socket")
+    if plain is not None and not end.transport.is_closing():
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    end.transport.abort()

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.proxy import Proxy
+
+LIMIT = 30
+
+
+@pytest.fixture
+def url(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
+    with fresh_database(fast_postgres_server.url) as database:
+        with psycopg.connect(database) as db:
+            db.execute("CREATE TABLE told (n int)")
+        yield database
+
+
+@pytest.fixture
+def proxy(url: str) -> Iterator[Proxy]:
+    with Proxy(url) as through:
+        yield through
+
+
+def _told(url: str) -> list[int]:
+    with psycopg.connect(url) as db:
+        return [row[0] for row in db.execute("SELECT n FROM told ORDER BY n")]
+
+
+def test_everything_passes(proxy: Proxy, url: str) -> None:
+    with psycopg.connect(proxy.url) as db:
+        db.execute("INSERT INTO told SELECT generate_series(1, 50000)")
+        rows = db.execute("SELECT n FROM told").fetchall()
+    assert len(rows) == 50_000
+    assert len(_told(url)) == 50_000
+
+
+def test_reset_breaks_a_connection_and_the_next_one_passes(proxy: Proxy) -> None:
+    with psycopg.connect(proxy.url) as db:
+        proxy.reset()
+        with pytest.raises(psycopg.OperationalError):
+            db.execute("SELECT 1")
+    with psycopg.connect(proxy.url) as db:
+        assert db.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_refused_connections_pass_again_when_resumed(proxy: Proxy) -> None:
+    proxy.refuse()
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(proxy.url)
+    proxy.resume()
+    with psycopg.connect(proxy.url) as db:
+        assert db.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_reply_to_a_commit_is_lost_and_the_commit_is_done(proxy: Proxy, url: str) -> None:
+    db = psycopg.connect(proxy.url)
+    db.execute("INSERT INTO told VALUES (1)")
+    proxy.lose_reply_to(b"COMMIT")
+    with pytest.raises(psycopg.OperationalError):
+        db.commit()
+    db.close()
+    assert proxy.cut.wait(LIMIT)
+    assert _told(url) == [1]
+
+
+def test_replies_are_cut_after_so_many_bytes(proxy: Proxy) -> None:
+    with psycopg.connect(proxy.url) as db:
+        proxy.cut_after(1000)
+        with pytest.raises(psycopg.OperationalError):
+            db.execute("SELECT generate_series(1, 100000)")
+        assert proxy.cut.is_set()
+
+
+def test_stalled_bytes_arrive_when_resumed(proxy: Proxy, url: str) -> None:
+    with psycopg.connect(proxy.url, autocommit=True) as db, ThreadPoolExecutor(1) as elsewhere:
+        proxy.stall()
+        asked = elsewhere.submit(db.execute, "INSERT INTO told VALUES (2)")
+        assert _told(url) == []
+        proxy.resume()
+        asked.result(LIMIT)
+    assert _told(url) == [2]
