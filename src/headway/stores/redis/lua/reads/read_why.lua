@@ -1,0 +1,51 @@
+-- Why a job is not running: the job, its gates and who holds them, its place, its lane's workers.
+-- needs: reads.look, tables.jobs, tables.workers, engine.cascade, engine.states
+local ReadWhy = {}
+
+-- The gates of a use: one, or that of each candidate who may be asked next.
+local function names_of(use, row, limit)
+  if not use.name:find('{candidate}', 1, true) then
+    return { use.name }
+  end
+  local names = {}
+  for place, candidate in ipairs(row.cascade and Cascade.order(row.cascade) or {}) do
+    if place <= limit then
+      names[place] = Cascade.in_turn(use, candidate).name
+    end
+  end
+  return names
+end
+
+local function look_at_gates(look, row, request)
+  local flow = Look.flow(look, row.flow)
+  Look.templates(look)
+  Look.gates_of(look, flow)
+  for _, name in ipairs({ 'all', 'lane:' .. flow.lane, 'tenant:' .. flow.tenant, 'kind:' .. flow.kind }) do
+    Look.state(look, name, request)
+  end
+  for _, uses in ipairs({ flow.shared, row.keyed }) do
+    for _, use in ipairs(uses) do
+      for _, name in ipairs(names_of(use, row, request.candidates)) do
+        Look.state(look, name, request)
+      end
+    end
+  end
+end
+
+function ReadWhy.run(request)
+  local look = Look.new()
+  local row = Jobs.load({ request.id })[request.id]
+  if row == nil then
+    return look.told
+  end
+  Look.jobs(look, { row })
+  look.told.workers = Workers.all()
+  if States.QUEUED[row.state] then
+    look_at_gates(look, row, request)
+  end
+  if row.state == 'waiting' then
+    local order = { priority = row.priority, due_at = row.due_at, seq = row.seq }
+    look.told.place = Jobs.place(row.flow, order, request.places)
+  end
+  return look.told
+end

@@ -1,0 +1,181 @@
+"""Reads: what a script is asked to look at, and the view that is made of what it saw.
+
+A read script only collects the rows of one snapshot. The views are told over them by the same
+functions as for every store, so that no sentence and no sum is told twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+
+from headway.contract.views import (
+    AuditQuery,
+    GatesQuery,
+    JobQuery,
+    JobsQuery,
+    LanesQuery,
+    Query,
+    SpecsQuery,
+    StatsQuery,
+    TimetableQuery,
+    TrailQuery,
+    WhyQuery,
+    WorkersQuery,
+)
+from headway.core.errors import InvalidValue, InvariantBroken
+from headway.stores.ledger.reads.audit import PARTS
+from headway.stores.ledger.reads.gates import HOLDERS, PARKED
+from headway.stores.ledger.reads.jobs import NOTES
+from headway.stores.ledger.reads.why import CANDIDATES, PLACES
+from headway.stores.ledger.verbs import read
+from headway.stores.redis.views_ledger import ledger_of
+
+Answer = TypeVar("Answer")
+
+AUDITED = 500
+"""Rows of each kind that one audit script looks at: all of Redis waits for it."""
+LOOKED_AT = 5_000
+"""Jobs that one page of a listing looks at."""
+_MOST_DIGITS = 15
+"""Of a number that Lua still tells from the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What to run.
+
+    Attributes:
+        script: the name of the read's module.
+        request: its argument, by the names of its fields; those that are None are left out.
+    """
+
+    script: str
+    request: dict[str, Any]
+
+
+def bounded(query: Query[Answer]) -> Query[Answer]:
+    """The question that is really asked: of an audit, a page of what one script may look at."""
+    if isinstance(query, AuditQuery):
+        return cast("Query[Answer]", replace(query, limit=min(query.limit, AUDITED)))
+    return query
+
+
+def request_of(query: Query[Any]) -> ReadRequest:
+    """What a script must look at to answer a question.
+
+    Args:
+        query: as `bounded` gave it.
+
+    Returns:
+        The script and its argument.
+
+    Raises:
+        InvalidValue: the page is too large, or the cursor is of another listing.
+        InvariantBroken: the question has no answer here.
+    """
+    made = _REQUESTS.get(type(query))
+    if made is None:
+        message = f"no script is told for {type(query).__name__}"
+        raise InvariantBroken(message)
+    script, request = made
+    return ReadRequest(
+        script, {key: value for key, value in request(query).items() if value is not None}
+    )
+
+
+def answer(query: Query[Answer], told: Mapping[str, Any]) -> Answer:
+    """The view, of what the script told.
+
+    Args:
+        query: as `bounded` gave it.
+        told: the script's reply.
+
+    Returns:
+        The answer.
+    """
+    return read(ledger_of(told), query)
+
+
+def _job(query: JobQuery) -> dict[str, Any]:
+    return {"id": query.id, "notes": NOTES}
+
+
+def _jobs(query: JobsQuery) -> dict[str, Any]:
+    if not 1 <= query.limit <= 1_000:
+        message = f"a page of {query.limit} rows"
+        raise InvalidValue(message, hint="from 1 to 1000")
+    by_key = query.key is not None and query.ids is None
+    about = query.subject is not None
+    return {
+        "ids": query.ids,
+        "key": query.key,
+        "subject": query.subject,
+        "lane": query.lane,
+        "tenant": query.tenant or "" if by_key or about else query.tenant,
+        "kind": query.kind,
+        "states": [str(one) for one in query.states] or None,
+        "runs": query.runs or None,
+        "notes": NOTES if query.trail else None,
+        "newest": query.newest or None,
+        "after": _cursor(query.cursor),
+        "limit": query.limit,
+        "looked_at": LOOKED_AT,
+    }
+
+
+def _cursor(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= _MOST_DIGITS):
+        message = f"the cursor {cursor!r} is not one of this listing"
+        raise InvalidValue(message, hint="pass the cursor of the page before")
+    return int(cursor)
+
+
+def _why(query: WhyQuery) -> dict[str, Any]:
+    return {"id": query.id, "candidates": CANDIDATES, "places": PLACES, **_OF_GATES}
+
+
+_OF_GATES = {"holders": HOLDERS, "parked": PARKED}
+
+
+def _gates(query: GatesQuery) -> dict[str, Any]:
+    return {"names": query.names, "after": query.cursor or "", "limit": query.limit, **_OF_GATES}
+
+
+def _lanes(query: LanesQuery) -> dict[str, Any]:
+    return {"names": query.names}
+
+
+def _trail(query: TrailQuery) -> dict[str, Any]:
+    return {"target": query.target, "before": _cursor(query.cursor), "limit": query.limit}
+
+
+def _audit(query: AuditQuery) -> dict[str, Any]:
+    part, _, after = (query.cursor or f"{PARTS[0]}\x1f").partition("\x1f")
+    if part not in PARTS or query.limit < 1:
+        message = f"the cursor {query.cursor!r} is not one of an audit"
+        raise InvalidValue(message, hint="pass the cursor of the page before")
+    return {"part": part, "after": after, "limit": query.limit}
+
+
+def _nothing(query: Query[Any]) -> dict[str, Any]:
+    del query
+    return {}
+
+
+_REQUESTS: dict[type[Query[Any]], tuple[str, Callable[..., dict[str, Any]]]] = {
+    JobQuery: ("reads.read_job", _job),
+    JobsQuery: ("reads.read_jobs", _jobs),
+    WhyQuery: ("reads.read_why", _why),
+    GatesQuery: ("reads.read_gates", _gates),
+    SpecsQuery: ("reads.read_specs", _nothing),
+    LanesQuery: ("reads.read_lanes", _lanes),
+    WorkersQuery: ("reads.read_workers", _nothing),
+    TimetableQuery: ("reads.read_timetable", _nothing),
+    TrailQuery: ("reads.read_trail", _trail),
+    StatsQuery: ("reads.read_stats", _nothing),
+    AuditQuery: ("reads.read_audit", _audit),
+}

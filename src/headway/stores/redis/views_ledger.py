@@ -1,0 +1,309 @@
+"""A ledger of the rows that one read script told: the views are told over it, as over any other.
+
+The script looks at every row that the view may ask for, in one snapshot; what it did not look at
+cannot be asked for, which is a bug and said loudly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from headway.contract.views import JobsQuery
+from headway.core.errors import InvariantBroken
+from headway.core.flow import Order
+from headway.core.job import JobPolicy
+from headway.core.state import State
+from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.rows import (
+    EntryRow,
+    FlowKey,
+    GateRow,
+    HeldRow,
+    JobRow,
+    KeyRow,
+    LaneRow,
+    PermitRow,
+    RunRow,
+    ShutSpell,
+    TemplateRow,
+    TrailRow,
+    WorkerRow,
+)
+from headway.stores.redis import views_rows as rows
+from headway.stores.redis.views_rows import Told, listed, paired
+
+Value = TypeVar("Value")
+
+
+def ledger_of(told: Told) -> Ledger:
+    """The ledger of what a read script told.
+
+    Args:
+        told: its reply.
+
+    Returns:
+        A ledger that answers what the views ask of it, and nothing else.
+    """
+    return cast("Ledger", _Snapshot(told))
+
+
+class _Snapshot:
+    """All tables of one reply."""
+
+    def __init__(self, told: Told) -> None:
+        self.now: int = told["now"]
+        self.jobs = _Jobs(told)
+        self.gates = _Gates(told)
+        self.permits = _Permits(told)
+        self.starts = _Starts(told)
+        self.lanes = _Lanes(told)
+        self.counts = _Counts(told)
+        self.keys = _Keys(told)
+        self.workers = _Workers(told)
+        self.entries = _Entries(told)
+        self.trail = _Trail(told)
+        self.facts = _Facts(told)
+        self.shut_spells: dict[int, ShutSpell] = {}
+
+
+_SOME_RUN = HeldRow("", 0, 0, State.RUNNING, cancel_requested=False)
+
+
+class _Jobs:
+    def __init__(self, told: Told) -> None:
+        self._listed = [rows.job_row(one) for one in listed(told, "jobs")]
+        self._held = [rows.job_row(one) for one in listed(told, "held")]
+        self._rows = {row.id: row for row in self._listed}
+        self._flows = {number: rows.flow_key(one) for number, one in listed(told, "flows")}
+        self._policies = {number: rows.policy(one) for number, one in listed(told, "policies")}
+        self._runs = {
+            job: [rows.run_row(one) for one in ended] for job, ended in listed(told, "runs")
+        }
+        self._parked = paired(told, "parked")
+        self._oldest = paired(told, "oldest")
+        self._running = {one["id"]: one.get("running", 0) for one in listed(told, "workers")}
+        self._place: int | None = told.get("place")
+        self._cursor: str | None = told.get("cursor")
+
+    def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
+        return {one: self._rows[one] for one in ids if one in self._rows}
+
+    def flow(self, number: int) -> FlowKey:
+        return self._flows[number]
+
+    def policy(self, number: int) -> JobPolicy:
+        return self._policies[number]
+
+    def runs(self, ids: Sequence[str]) -> dict[str, list[RunRow]]:
+        return {one: self._runs[one] for one in ids if one in self._runs}
+
+    def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
+        del query
+        return self._listed, self._cursor
+
+    def place(self, flow: int, order: Order, limit: int) -> int:
+        del flow, order, limit
+        return _known(self._place, "a job's place in its flow")
+
+    def parked_count(self, gate: str, limit: int) -> int:
+        del limit
+        return _known(self._parked.get(gate), f"who is parked at {gate!r}")
+
+    def oldest_due(self, lane: str) -> int | None:
+        return self._oldest.get(lane)
+
+    def held_by(self, worker: str) -> list[HeldRow]:
+        # The view of workers only counts them.
+        return [_SOME_RUN] * self._running[worker]
+
+    def held(self, after: str, limit: int) -> list[JobRow]:
+        del after, limit
+        return self._held
+
+
+class _Gates:
+    def __init__(self, told: Told) -> None:
+        found = (rows.template_row(one) for one in listed(told, "templates"))
+        self._templates = {row.spec.name: row for row in found}
+        self._rows = {name: rows.gate_row(one) for name, one in listed(told, "gates") if one}
+        self._seen = {name for name, _ in listed(told, "gates")}
+        self._page = [self._rows[name] for name in listed(told, "gate_page")]
+
+    def templates(self) -> Mapping[str, TemplateRow]:
+        return self._templates
+
+    def load(self, names: Iterable[str]) -> dict[str, GateRow]:
+        wanted = list(names)
+        for name in wanted:
+            if name not in self._seen:
+                _known(None, f"the gate {name!r}")
+        return {name: self._rows[name] for name in wanted if name in self._rows}
+
+    def page(self, after: str, limit: int) -> list[GateRow]:
+        del after, limit
+        return self._page
+
+
+class _Permits:
+    def __init__(self, told: Told) -> None:
+        self._counts: dict[str, tuple[int, int]] = {}
+        self._first: dict[str, list[PermitRow]] = {}
+        for name, count, amount, first in listed(told, "permits"):
+            self._counts[name] = (count, amount)
+            self._first[name] = [rows.permit_row(one) for one in first]
+        self._sums = [(name, amount) for name, amount in listed(told, "sums")]
+        self._page = [rows.permit_row(one) for one in listed(told, "permit_page")]
+        self._of_held = [rows.permit_row(one) for one in listed(told, "permits_of_held")]
+
+    def count(self, gate: str) -> tuple[int, int]:
+        return _known(self._counts.get(gate), f"the permits of {gate!r}")
+
+    def at(self, gate: str, limit: int) -> list[PermitRow]:
+        return _known(self._first.get(gate), f"the holders of {gate!r}")[:limit]
+
+    def sums(self, after: str, limit: int) -> list[tuple[str, int]]:
+        del after, limit
+        return self._sums
+
+    def page(self, after: tuple[str, str], limit: int) -> list[PermitRow]:
+        del after, limit
+        return self._page
+
+    def of_jobs(self, jobs: Iterable[str]) -> list[PermitRow]:
+        del jobs
+        return self._of_held
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Of a rate: its starts in the window, and the start whose leaving makes room for one."""
+
+    total: int = 0
+    leaves: int | None = None
+
+
+class _Starts:
+    def __init__(self, told: Told) -> None:
+        self._gates = {
+            name: _Counted(total, leaves if leaves is not False else None)
+            for name, total, leaves in listed(told, "starts")
+        }
+
+    def total(self, gate: str, after_at: int) -> int:
+        del after_at
+        return self._gates.get(gate, _Counted()).total
+
+    def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
+        """The one start that matters, with the number of all those up to it."""
+        del after_at
+        at = self._gates.get(gate, _Counted()).leaves
+        return [] if at is None else [(at, limit)]
+
+
+class _Lanes:
+    def __init__(self, told: Told) -> None:
+        self._rows = {one["name"]: rows.lane_row(one) for one in listed(told, "lanes")}
+        self._names = listed(told, "lane_names")
+
+    def names(self) -> list[str]:
+        return self._names
+
+    def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
+        return {name: self._rows[name] for name in names if name in self._rows}
+
+
+class _Counts:
+    def __init__(self, told: Told) -> None:
+        self._of_lanes = paired(told, "lane_counts")
+        self._of_states = _by_state(told.get("states") or {})
+        self._totals = paired(told, "totals")
+
+    def of_lanes(self, lanes: Iterable[str]) -> dict[str, dict[State, int]]:
+        return {lane: _by_state(self._of_lanes.get(lane) or {}) for lane in lanes}
+
+    def of_states(self) -> dict[State, int]:
+        return self._of_states
+
+    def totals(self) -> dict[str, int]:
+        return self._totals
+
+
+class _Keys:
+    """The one key that was asked for; a script tells the job that it names, not the key."""
+
+    def __init__(self, told: Told) -> None:
+        self._job = next((one["id"] for one in listed(told, "jobs")), None)
+
+    def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
+        if self._job is None:
+            return {}
+        return {(tenant, key): KeyRow(tenant, key, self._job, b"", None) for tenant, key in keys}
+
+
+class _Workers:
+    def __init__(self, told: Told) -> None:
+        self._rows = {one["id"]: rows.worker_row(one) for one in listed(told, "workers")}
+
+    def all(self) -> list[WorkerRow]:
+        return list(self._rows.values())
+
+    def load(self, worker: str) -> WorkerRow | None:
+        return self._rows.get(worker)
+
+
+class _Entries:
+    def __init__(self, told: Told) -> None:
+        self._rows = [rows.entry_row(one) for one in listed(told, "entries")]
+
+    def all(self) -> list[EntryRow]:
+        return self._rows
+
+
+class _Trail:
+    def __init__(self, told: Told) -> None:
+        self._page = [rows.trail_row(one) for one in listed(told, "trail")]
+        self._of = {
+            target: [rows.trail_row(one) for one in lines]
+            for target, lines in listed(told, "notes")
+        }
+
+    def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
+        del before
+        if target is not None and target in self._of:
+            return self._of[target][:limit]
+        return self._page
+
+
+class _Facts:
+    def __init__(self, told: Told) -> None:
+        self._told: Told = paired(told, "facts")
+
+    def identity(self) -> str:
+        return self._told["identity"]
+
+    def epoch(self) -> int:
+        return self._told["epoch"]
+
+    def revision(self) -> int:
+        return self._told["revision"]
+
+    def clock_ahead_ms(self) -> int:
+        return self._told["clock_ahead_ms"]
+
+
+def _by_state(told: Mapping[str, int]) -> dict[State, int]:
+    return {State(state): number for state, number in told.items()}
+
+
+def _known(value: Value | None, what: str) -> Value:
+    """What the script looked at.
+
+    Raises:
+        InvariantBroken: it did not.
+    """
+    if value is None:
+        message = f"a read asks for {what}, at which its script did not look"
+        raise InvariantBroken(message)
+    return value
