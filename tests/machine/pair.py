@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.contract.claims import ClaimReply, ClaimRequest
+from headway.contract.clock import Clock
 from headway.contract.store import Store
 from headway.contract.views import JobView, Page, StatsView, TrailView
 from headway.core.errors import HeadwayError, InvariantBroken
-from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.dump import Dump, compare, differences, dump
@@ -21,15 +20,15 @@ Reply = TypeVar("Reply")
 
 
 class Pair:
-    """A memory store and a SQLite store under one clock."""
+    """A memory store and another under one clock."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, other: str, open_other: Callable[[Clock], Store]) -> None:
+        self.other = other
         self.clock = FakeClock()
         self.loop = asyncio.new_event_loop()
-        url = f"sqlite:///{folder}/headway.db?synchronous=normal"
         self.stores: tuple[Store, Store] = (
             MemoryStore(clock=self.clock),
-            open_store(url, clock=self.clock),
+            open_other(self.clock),
         )
         self.after: dict[str, list[ClaimReply]] = {}
         self.parted = False
@@ -71,7 +70,7 @@ class Pair:
 
     def _same(self, one: object, two: object) -> None:
         self.parted = self.parted or one != two
-        assert one == two, f"memory: {one}\nSQLite: {two}"
+        assert one == two, f"memory: {one}\n{self.other}: {two}"
 
     def close(self) -> None:
         for store in self.stores:
