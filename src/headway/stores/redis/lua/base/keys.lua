@@ -69,3 +69,5 @@ Keys.facts = KEYS[46]
 Keys.leaders = KEYS[47]
 Keys.shut = KEYS[48]
 Keys.waiters = KEYS[49]
+-- Not a key but the channel on which wakes are told; named like one, for the rights of users.
+Keys.wakes = KEYS[50]

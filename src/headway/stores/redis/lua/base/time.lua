@@ -29,6 +29,11 @@ function Time.keep()
   end
 end
 
+-- The highest time that the store remembers.
+function Time.high()
+  return high_at
+end
+
 -- By how much the store's time is ahead of its clock, in ms.
 function Time.ahead_ms()
   return math.max(0, Time.now - clock_at)

@@ -1,0 +1,107 @@
+-- The runner: what every call does around its verb.
+--
+-- ARGV[1] is the request, packed; ARGV[2] the clock in ms, or "" for the server's; ARGV[3] what
+-- the client saw of the store last, packed, where that must fit, or ""; ARGV[4] the identity
+-- that a store without one takes.
+--
+-- The reply is packed: {status, value, now, wakes, identity, epoch, epoch_at, high}. Status 0: the
+-- verb's value. 1: refused, {error, message, hint}. 2: asked again with hours, {hours}. 3: the store
+-- is not the one that was seen. But for 0 nothing was written.
+-- needs: base.keys, base.time, base.write, engine.wakes
+local Run = {}
+
+local FORMAT = '1'
+local CHANNEL = Keys.wakes
+
+local identity, epoch, epoch_at, format
+
+local function look(writes)
+  local facts = redis.call('HMGET', Keys.facts, 'identity', 'epoch', 'epoch_at', 'format')
+  identity, epoch = facts[1], tonumber(facts[2] or 1)
+  epoch_at, format = tonumber(facts[3] or 0), facts[4]
+  if writes and not identity and (not format or format == FORMAT) then
+    identity, format = ARGV[4], FORMAT
+    redis.call('HSET', Keys.facts, 'identity', identity, 'epoch', epoch, 'format', FORMAT)
+  end
+end
+
+-- Whether the store may follow what the client saw: a new epoch, or the same and no older.
+local function fits(seen)
+  local before, before_epoch, before_high, suspect = seen[1], seen[2], seen[3], seen[4]
+  if suspect and epoch > suspect then
+    return true
+  end
+  if epoch > 1 and epoch_at >= before_high then
+    return true
+  end
+  if identity ~= before or epoch < before_epoch then
+    return false
+  end
+  return epoch > before_epoch or Time.high() >= before_high
+end
+
+local function reply(status, value, wakes)
+  if value == nil then
+    value = false
+  end
+  local now, high = Time.now, Time.high()
+  return cmsgpack.pack({ status, value, now, wakes, identity, epoch, epoch_at, high })
+end
+
+-- Tells other processes whom to wake, if anybody sleeps.
+local function publish(wakes)
+  if #wakes > 0 and redis.call('EXISTS', Keys.waiters) == 1 then
+    redis.call('PUBLISH', CHANNEL, cmsgpack.pack(wakes))
+  end
+end
+
+local function begins_journal(verb, request)
+  if type(verb.journal) == 'function' then
+    return verb.journal(request)
+  end
+  return verb.journal
+end
+
+-- What the error of a verb is to the client: a reply, or an error of the script.
+local function failed(problem)
+  if type(problem) == 'table' and problem.refused then
+    local refused = problem.refused
+    return reply(1, { refused.error, refused.message, refused.hint }, {})
+  end
+  if type(problem) == 'table' and problem.need then
+    return reply(2, problem.need, {})
+  end
+  if type(problem) == 'table' and problem.err then
+    return { err = problem.err }
+  end
+  return { err = 'ERR ' .. tostring(problem) }
+end
+
+-- Runs a verb, or a read, which writes nothing.
+function Run.call(verb, writes)
+  Time.begin(ARGV[2])
+  look(ARGV[3] == '' and writes)
+  if format and format ~= FORMAT then
+    local message = 'the store is of format ' .. format .. ', and this program knows ' .. FORMAT
+    local hint = 'run the program that made it; nothing was written'
+    return reply(1, { 'SchemaMismatch', message, hint }, {})
+  end
+  if ARGV[3] ~= '' and not fits(cmsgpack.unpack(ARGV[3])) then
+    return reply(3, false, {})
+  end
+  local request = cmsgpack.unpack(ARGV[1])
+  if writes and begins_journal(verb, request) then
+    Write.begin()
+  end
+  local done, value = pcall(verb.run, request)
+  if not done then
+    Write.roll_back()
+    return failed(value)
+  end
+  if not writes then
+    return reply(0, value, {})
+  end
+  local wakes = Wakes.list()
+  publish(wakes)
+  return reply(0, value, wakes)
+end

@@ -1,0 +1,141 @@
+"""The scripts: modules of Lua, put together to one text for each verb and each read."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+
+from headway.core.errors import InvariantBroken
+
+_NEEDS = re.compile(r"^-- needs:(.*)$", re.MULTILINE)
+_TABLE = re.compile(r"^local ([A-Z]\w*) = \{\}$", re.MULTILINE)
+_KEY = re.compile(r"^Keys\.(\w+) = KEYS\[(\d+)\]", re.MULTILINE)
+_LINE = re.compile(r"user_script:(\d+):")
+_RUNNER = "base.run"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Script:
+    """What one call runs.
+
+    Attributes:
+        name: of its module, as "verbs.claim".
+        text: all of it.
+        sha: under which a server that has loaded it knows it.
+        starts: the line at which each module begins, in order.
+        modules: their names, in the same order.
+    """
+
+    name: str
+    text: str
+    sha: str
+    starts: tuple[int, ...]
+    modules: tuple[str, ...]
+
+    def locate(self, message: str) -> str:
+        """An error's message with the places in it told by module and line of its file."""
+        return _LINE.sub(lambda found: self._place(int(found.group(1))), message)
+
+    def _place(self, line: int) -> str:
+        number = bisect_right(self.starts, line) - 1
+        if number < 0:
+            return f"{self.name}:{line}:"
+        return f"{self.modules[number]}:{line - self.starts[number] + 1}:"
+
+
+@cache
+def script(name: str) -> Script:
+    """The script of a verb or a read.
+
+    Args:
+        name: its module, as "verbs.claim" or "reads.read_job"; its table has a function `run`.
+
+    Returns:
+        The script: its module, all that it needs, and the runner around it.
+
+    Raises:
+        InvariantBroken: a module is missing, has no table of its own, or needs itself.
+    """
+    order: dict[str, None] = {}
+    _need(_RUNNER, order, ())
+    _need(name, order, ())
+    parts: list[str] = []
+    starts: list[int] = []
+    line = 1
+    for module in order:
+        text = _wrapped(module)
+        starts.append(line)
+        parts.append(text)
+        line += text.count("\n")
+    writes = "true" if name.startswith("verbs.") else "false"
+    parts.append(f"return {_table(_RUNNER)}.call({_table(name)}, {writes})\n")
+    text = "".join(parts)
+    sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
+    return Script(name=name, text=text, sha=sha, starts=tuple(starts), modules=tuple(order))
+
+
+@cache
+def key_suffixes() -> tuple[str, ...]:
+    """The suffixes of a namespace's keys, in the order in which each call passes them.
+
+    Raises:
+        InvariantBroken: their numbers leave a gap.
+    """
+    found = [(int(number), name) for name, number in _KEY.findall(source("base.keys"))]
+    if [number for number, _ in found] != list(range(1, len(found) + 1)):
+        message = "the keys in base/keys.lua are not numbered from 1 on without a gap"
+        raise InvariantBroken(message)
+    return tuple(name for _, name in found)
+
+
+@cache
+def source(module: str) -> str:
+    """The text of a module's file.
+
+    Raises:
+        InvariantBroken: there is none.
+    """
+    *folders, name = module.split(".")
+    file = files("headway.stores.redis").joinpath("lua", *folders, f"{name}.lua")
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        message = f"the script module {module} is missing"
+        raise InvariantBroken(message, hint="install Headway again, with its data files") from None
+
+
+def needs(module: str) -> tuple[str, ...]:
+    """The modules that a module says it needs, in its order."""
+    lines = (line.split(",") for line in _NEEDS.findall(source(module)))
+    return tuple(name.strip() for line in lines for name in line if name.strip())
+
+
+def _need(module: str, order: dict[str, None], under: tuple[str, ...]) -> None:
+    if module in order:
+        return
+    if module in under:
+        message = f"the script modules need each other: {' -> '.join((*under, module))}"
+        raise InvariantBroken(message)
+    for needed in needs(module):
+        _need(needed, order, (*under, module))
+    order[module] = None
+
+
+def _table(module: str) -> str:
+    found = _TABLE.search(source(module))
+    if found is None:
+        message = f"the script module {module} has no table of its own"
+        raise InvariantBroken(message)
+    return found.group(1)
+
+
+def _wrapped(module: str) -> str:
+    """A module in a block of its own, for Lua has at most 200 locals in one."""
+    name = _table(module)
+    # On one line with the block's begin, so that lines are counted as in the file.
+    text = _TABLE.sub("", source(module), count=1).rstrip("\n")
+    return f"local {name} = {{}} do {text}\nend\n"
