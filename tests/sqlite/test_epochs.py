@@ -126,6 +126,17 @@ async def test_another_store_in_its_place_stops_claims(path: Path, clock: FakeCl
     await store.close()
 
 
+async def test_reads_see_the_file_that_was_put_in_its_place(path: Path, clock: FakeClock) -> None:
+    backup = await make_backup(path, clock)
+    store = SqliteStore(options(path), clock)
+    clock.advance(1000)
+    await store.enqueue([job(10)])
+    assert sum((await store.read(StatsQuery())).counts.values()) == 3
+    put_back(backup, path)
+    assert sum((await store.read(StatsQuery())).counts.values()) == 2
+    await store.close()
+
+
 async def test_file_that_was_removed_is_said_to_be_gone(path: Path, clock: FakeClock) -> None:
     store = SqliteStore(options(path), clock)
     await store.enqueue([job(1)])

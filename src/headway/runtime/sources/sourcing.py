@@ -80,15 +80,21 @@ class Sourcing:
         await self._until_done(lambda: self._rebuild(cast("Mendable", store)))
 
     async def run(self, source: Source) -> None:
-        """Looks at a source again and again, until it is cancelled."""
+        """Looks at a source again and again, until it is cancelled; one of all workers does."""
+        role = f"source:{source.name}"
         while True:
+            rest_ms = source.every_ms
             try:
-                if await self._leads(f"source:{source.name}"):
+                if await self._leads(role):
                     await self.look(source)
+                    # Whoever comes next, even after a restart, looks when it is time again.
+                    await self._leads(role, source.every_ms)
+                else:
+                    rest_ms //= 4
             except Exception as error:  # noqa: BLE001  (a user's source may raise anything)
                 source.last = replace(source.last or Look(), error=str(error))
                 _log.error("source %s: %s: %s", source.name, type(error).__name__, error)
-            await self._timing.pause(source.every_ms / 1000)
+            await self._timing.pause(rest_ms / 1000)
 
     async def look(self, source: Source) -> Look:
         """Makes the jobs that a source names and the store has not.
@@ -147,8 +153,8 @@ class Sourcing:
             await self._restore_all(anew=True)
             await store.new_epoch(self._name, "rebuilt from the sources")
 
-    async def _leads(self, role: str) -> bool:
-        return await self._store.lead(role, self._holder, LEASE_MS) is not None
+    async def _leads(self, role: str, lease_ms: int = LEASE_MS) -> bool:
+        return await self._store.lead(role, self._holder, lease_ms) is not None
 
     async def _restore_all(self, *, anew: bool) -> None:
         for source in self._sources:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 from headway.contract.clock import Clock
@@ -29,6 +30,7 @@ class Reader:
         self._options = options
         self._clock = clock
         self._ledger: SqliteLedger | None = None
+        self._inode = 0
         self.desk = Desk("headway-reader", self._serve, self._close)
 
     def _serve(self, _may_wait: bool) -> bool:
@@ -45,7 +47,11 @@ class Reader:
 
     def _read(self, call: AnyCall) -> object:
         try:
+            if self._ledger is not None and self._inode != self._inode_now():
+                # Another file was put in its place: what is open is not the store any more.
+                self._close()
             if self._ledger is None:
+                self._inode = self._inode_now()
                 self._ledger = SqliteLedger(Session(connect(self._options), self._clock))
             session = self._ledger.session
             try:
@@ -61,6 +67,12 @@ class Reader:
                 self._close()
             raise explain(error, str(self._options.path), committing=False) from error
         return answer
+
+    def _inode_now(self) -> int:
+        try:
+            return os.stat(self._options.path).st_ino
+        except OSError:
+            return 0
 
     def _close(self) -> None:
         if self._ledger is not None:

@@ -1,0 +1,229 @@
+"""Sources: an application's own tables are the truth, and the store is brought in line."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import headway as hw
+from headway.contract.views import GatesQuery, JobsQuery, StatsQuery
+from headway.core.errors import InvalidValue
+from headway.runtime.sources.sourcing import Sourcing
+from headway.stores import open_store
+from tests.runtime.watched import WatchedStore, soon, working
+
+SINCE = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@dataclass
+class Truth:
+    """The application's table: who is to be called, and who is on the phone."""
+
+    pending: list[str] = field(default_factory=list)
+    calling: dict[str, str] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    looked_at: asyncio.Event = field(default_factory=asyncio.Event)
+    called: asyncio.Event = field(default_factory=asyncio.Event)
+    away: bool = False
+
+
+def declare(app: hw.App, truth: Truth, **options: object) -> hw.Source:
+    lines = hw.Slots("lines", 2)
+
+    @app.job(gates=[lines], key="{phone}")
+    async def call(job: hw.Job, phone: str) -> None:
+        truth.calls.append(phone)
+        truth.called.set()
+        await job.hand_over(f"call-{phone}")
+
+    @app.source(**options)
+    async def leads() -> AsyncIterator[hw.NewJob]:
+        if truth.away:
+            message = "the table is away"
+            raise OSError(message)
+        for phone in truth.pending:
+            yield call.make(phone=phone)
+
+    @leads.in_flight
+    async def calls() -> AsyncIterator[object]:
+        truth.looked_at.set()
+        if truth.away:
+            message = "the table is away"
+            raise OSError(message)
+        for phone, sid in truth.calling.items():
+            yield hw.in_flight(call.make(phone=phone), known_as=sid, since=SINCE, timeout="30m")
+
+    return leads
+
+
+async def looked(source: hw.Source, store: WatchedStore) -> None:
+    async def there() -> bool:
+        return source.last is not None
+
+    await store.until(there)
+
+
+async def test_missing_jobs_are_made_and_the_others_left_as_they_are(
+    app: hw.App, store: WatchedStore
+) -> None:
+    truth = Truth(pending=["1", "2", "3"])
+    leads = declare(app, truth)
+    there = await app.send_async("call", phone="2", due="2030-01-01T00:00Z", priority=7)
+    async with working(app):
+        await looked(leads, store)
+    assert leads.last is not None
+    assert (leads.last.rows, leads.last.missing) == (3, 2)
+    jobs = (await store.read(JobsQuery(kind="call"))).rows
+    assert sorted(job.key or "" for job in jobs) == ["1", "2", "3"]
+    (old,) = [job for job in jobs if job.key == "2"]
+    assert (old.id, old.priority) == (there.id, 7)
+
+
+async def test_what_is_in_flight_holds_its_permits_before_the_first_claim(
+    app: hw.App, store: WatchedStore
+) -> None:
+    truth = Truth(pending=["1", "2"], calling={"8": "sid8"})
+    declare(app, truth, rate=1_000_000)
+    async with working(app):
+        await soon(truth.called)
+        names = [name for name, _, _ in store.calls]
+        assert names.index("restore") < names.index("claim")
+        (gate,) = (await store.read(GatesQuery(names=("lines",)))).rows
+        assert gate.holder_count == 2
+        (job,) = (await store.read(JobsQuery(key="8", tenant=""))).rows
+        assert (job.state, job.in_doubt) == ("awaiting", True)
+        assert len(truth.calls) == 1
+        truth.called.clear()
+        reply = await app.signal_async("sid8", event="e", final="succeeded")
+        assert (reply.answer, reply.job) == ("applied", job.id)
+        await soon(truth.called)
+    assert "8" not in truth.calls
+    (gate,) = (await store.read(GatesQuery(names=("lines",)))).rows
+    assert gate.used == 2
+
+
+async def test_nothing_is_claimed_while_what_is_in_flight_is_not_known(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, "headway.sources")
+    truth = Truth(away=True)
+    declare(app, truth)
+    worker = app.worker()
+    task = asyncio.create_task(worker.run())
+    await soon(truth.looked_at)
+    truth.looked_at.clear()
+    await soon(truth.looked_at)
+    assert "the table is away" in caplog.text
+    worker.stop()
+    async with asyncio.timeout(20):
+        await task
+    assert [request.n for request, _ in store.asked("claim")] == []
+
+
+async def test_missing_jobs_are_spread_over_a_window_that_grows_with_them(
+    app: hw.App, store: WatchedStore
+) -> None:
+    truth = Truth(pending=["a"])
+    leads = declare(app, truth, rate=100)
+    await app.declare()
+    sourcing = Sourcing(store, [leads], app.declare, timing=hw.Timing(), name="tester")
+    assert (await sourcing.look(leads)).window_ms == 10
+    truth.pending = [f"n{number}" for number in range(2_400)]
+    before = (await store.read(StatsQuery())).now
+    look = await sourcing.look(leads)
+    assert (look.rows, look.missing, look.window_ms) == (2_400, 2_400, 24_000)
+    assert leads.last == look
+    dues: list[int] = []
+    cursor = None
+    while True:
+        page = await store.read(JobsQuery(kind="call", limit=1000, cursor=cursor))
+        dues += [job.due_at - before for job in page.rows]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    # Each tenth of the window has its share.
+    for tenth in range(10):
+        inside = [due for due in dues if tenth * 2_400 <= due < (tenth + 1) * 2_400]
+        assert 100 < len(inside) < 480
+    assert (await sourcing.look(leads)).missing == 0
+
+
+async def test_job_without_a_key_is_refused_and_the_worker_goes_on(
+    app: hw.App, store: WatchedStore
+) -> None:
+    @app.job()
+    async def step() -> None: ...
+
+    @app.source()
+    async def steps() -> AsyncIterator[hw.NewJob]:
+        yield step.make()
+
+    async with working(app):
+        await looked(steps, store)
+        assert steps.last is not None
+        assert "without a key" in steps.last.error
+        sent = await app.send_async(step)
+        await store.ends(sent.id)
+    with pytest.raises(InvalidValue, match="without a key"):
+        hw.in_flight(step.make(), known_as="x", since=SINCE, timeout="1m")
+
+
+async def test_two_sources_of_one_name_and_odd_options_are_refused(app: hw.App) -> None:
+    declare(app, Truth())
+    with pytest.raises(InvalidValue, match="two sources 'leads'"):
+        app.source(name="leads")(list)
+    with pytest.raises(InvalidValue, match="no option 'often'"):
+        app.source(often=3)(list)  # type: ignore[call-arg]
+    with pytest.raises(InvalidValue, match="every 10 ms"):
+        app.source(name="quick", every="10ms")(list)
+
+
+async def test_older_state_of_a_store_is_rebuilt_and_what_is_in_flight_not_dispatched_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "jobs.db"
+    url = f"sqlite:///{path}"
+    truth = Truth()
+    early = hw.App(url)
+    declare(early, truth)
+    await early.send_async("call", phone="8", due="2030-01-01T00:00Z")
+    await early.close_async()
+    shutil.copy(path, tmp_path / "backup.db")
+    store = WatchedStore(open_store(url))
+    app = hw.App(store=store)
+    declare(app, truth, rate=1_000_000)
+    truth.pending = ["1"]
+    worker = app.worker()
+    task = asyncio.create_task(worker.run())
+    await soon(truth.called)
+    first = worker.id
+    # The disk is lost, and an old backup put back; meanwhile 1 and 8 are on the phone.
+    truth.pending, truth.calling = ["2", "3"], {"1": "sid1", "8": "sid8"}
+    for end in ("-wal", "-shm"):
+        (tmp_path / f"jobs.db{end}").unlink(missing_ok=True)
+    os.replace(tmp_path / "backup.db", path)
+    store.inner._writer.look_at_file()
+    store.inner._wakes.wake_all()
+
+    async def rebuilt() -> bool:
+        jobs = (await store.read(JobsQuery(kind="call"))).rows
+        return {job.key for job in jobs} == {"1", "2", "3", "8"} and worker.id != first
+
+    await store.until(rebuilt)
+    by_key = {job.key: job for job in (await store.read(JobsQuery(kind="call"))).rows}
+    assert (by_key["1"].state, by_key["1"].in_doubt) == ("awaiting", True)
+    assert by_key["8"].state == "cancelled"
+    worker.stop()
+    async with asyncio.timeout(20):
+        await task
+    assert truth.calls.count("1") == 1
+    assert "8" not in truth.calls
+    await store.close()
