@@ -111,6 +111,30 @@ async def test_epoch_of_a_backup_that_began_before_what_was_seen_stops_claims(
     await store.close()
 
 
+async def test_what_one_process_found_out_stops_all_though_time_has_gone_on(
+    path: Path, clock: FakeClock
+) -> None:
+    backup = await make_backup(path, clock)
+    store = SqliteStore(options(path), clock)
+    clock.advance(1000)
+    await store.enqueue([job(10)])
+    put_back(backup, path)
+    store._writer.look_at_file()
+    with pytest.raises(StoreChanged):
+        await claim(store)
+    clock.advance(5000)
+    stranger = SqliteStore(options(path), clock)
+    await stranger.enqueue([job(11)])
+    with pytest.raises(StoreChanged):
+        await claim(store)
+    with pytest.raises(StoreChanged):
+        await claim(stranger, worker="w2")
+    await store.new_epoch("ann", "restored")
+    assert len((await claim(stranger, worker="w2", n=9)).jobs) == 3
+    await stranger.close()
+    await store.close()
+
+
 async def test_another_store_in_its_place_stops_claims(path: Path, clock: FakeClock) -> None:
     other = path.with_name("other.db")
     stranger = SqliteStore(options(other), clock)

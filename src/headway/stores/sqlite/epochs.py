@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.stores.ledger.rows import TrailRow
 from headway.stores.sqlite.ledger import SqliteLedger
-from headway.stores.sqlite.numbers import EPOCH, EPOCH_AT, HIGH_WATER
+from headway.stores.sqlite.numbers import EPOCH, EPOCH_AT, HIGH_WATER, SUSPECT
 
 _END_LEASES = (
     "UPDATE worker INDEXED BY worker_lease SET lease_until = min(lease_until, ?) WHERE lapsed = 0"
@@ -20,6 +20,7 @@ def new_epoch(ledger: SqliteLedger, author: str, reason: str) -> int:
     session = ledger.session
     epoch = session.numbers.add(EPOCH, 1)
     session.numbers.put(EPOCH_AT, ledger.now)
+    session.numbers.put(SUSPECT, 0)
     session.db.execute(_END_LEASES, (ledger.now,))
     ledger.trail.add([TrailRow(0, ledger.now, author, reason, "new epoch", "store", str(epoch))])
     ledger.wake(None)

@@ -24,6 +24,8 @@ SCHEMA = -9
 """The number of the last migration, so that a running process sees that it was overtaken."""
 EPOCH_AT = -10
 """When the present epoch was begun, ms; 0 for the first."""
+SUSPECT = -11
+"""1 after a process found the store to be another one or older, until a new epoch is begun."""
 _TOTALS = -16
 """Totals lie below, one for each word."""
 

@@ -24,6 +24,7 @@ from headway.stores.sqlite.numbers import (
     HIGH_WATER,
     IDENTITY,
     SCHEMA,
+    SUSPECT,
     Mark,
     Numbers,
 )
@@ -138,6 +139,9 @@ class Session:
             self._forget()
             self._look()
             self._version = version
+        if write and self._suspect is not None and not self.numbers.get(SUSPECT):
+            # Whoever looks later may see nothing odd: time has gone on by then.
+            self.numbers.put(SUSPECT, 1)
         self._changes = self.db.total_changes()
 
     def _look(self) -> None:
@@ -153,18 +157,17 @@ class Session:
         if before is None or before.epoch != sight.epoch:
             # An operator may have set the store's time back.
             self.now = 0
-        if before is None or sight.fits(before) or self._is_mended(sight):
+        if self._suspect is not None and sight.epoch <= self._suspect.epoch:
+            return
+        if before is None or sight.fits(before) or self._suspect is not None:
             self._sight, self._suspect = sight, None
-        elif self._suspect is None:
+        else:
             self._suspect = sight
-
-    def _is_mended(self, sight: Sight) -> bool:
-        return self._suspect is not None and sight.epoch > self._suspect.epoch
 
     @property
     def changed(self) -> bool:
         """The store is not the one that was seen before, or an older state of it."""
-        return self._suspect is not None
+        return self._suspect is not None or self.numbers.get(SUSPECT) > 0
 
     def look_again(self) -> None:
         """The next step looks at the store's facts anew, whoever wrote last."""

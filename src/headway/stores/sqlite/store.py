@@ -96,6 +96,11 @@ class SqliteStore:
         """
         seen = self._wakes.count
         reply = await self._write(Call(lambda ledger: _claim(ledger, request)))
+        if reply is None:
+            message = "the store is another one, or an older state of the one that was seen before"
+            raise StoreChanged(
+                message, hint="find out why, then `headway doctor --new-epoch`; nothing was written"
+            )
         return with_seen(request, reply, seen)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
@@ -224,10 +229,6 @@ async def _ask(desk: Desk, call: Call[Answer]) -> Answer:
     return call.result()
 
 
-def _claim(ledger: SqliteLedger, request: ClaimRequest) -> ClaimReply:
-    if ledger.session.changed:
-        message = "the store is another one, or an older state of the one that was seen before"
-        raise StoreChanged(
-            message, hint="find out why, then `headway doctor --new-epoch`; nothing was written"
-        )
-    return verbs.claim(ledger, request)
+def _claim(ledger: SqliteLedger, request: ClaimRequest) -> ClaimReply | None:
+    """None where nothing may be claimed; the step goes on, so that what was found out is kept."""
+    return None if ledger.session.changed else verbs.claim(ledger, request)
