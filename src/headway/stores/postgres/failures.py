@@ -1,0 +1,194 @@
+"""What PostgreSQL's errors mean to a caller of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
+
+from headway.core.errors import (
+    InvariantBroken,
+    OutcomeUnknown,
+    SchemaMismatch,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
+from headway.stores.postgres.options import PostgresOptions
+
+Failure = psycopg.Error
+"""Whatever PostgreSQL or its driver raises."""
+
+_TRANSIENT = frozenset({"40001", "40P01"})
+_ENDED = ("08", "57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04")
+"""States with which the server ends a connection, or begins none."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the whole step was undone in favour of another one, and is to be repeated."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in _TRANSIENT
+
+
+def is_broken(error: BaseException) -> bool:
+    """Whether the connection must not be used any more: it is closed, and another one opened."""
+    if isinstance(error, psycopg.InterfaceError | errors.OperationalError):
+        # Without a state it is the driver that speaks: the server is out of reach.
+        return error.sqlstate is None or error.sqlstate.startswith(_ENDED) or _is_fatal(error)
+    return isinstance(error, psycopg.Error) and _is_fatal(error)
+
+
+def _is_fatal(error: psycopg.Error) -> bool:
+    return error.diag.severity_nonlocalized in {"FATAL", "PANIC"}
+
+
+def explain(
+    error: BaseException, options: PostgresOptions, *, committing: bool = False
+) -> StoreError | InvariantBroken:
+    """The error of Headway's tree that says what happened and how to mend it.
+
+    Args:
+        error: from PostgreSQL or its driver.
+        options: of the store.
+        committing: whether COMMIT was sent already, so that the step may have been written.
+
+    Returns:
+        The error to raise.
+    """
+    state = getattr(error, "sqlstate", None) or ""
+    what = f"the database {options.place}: {_first_line(error)}"
+    if committing and is_broken(error):
+        return OutcomeUnknown(what, hint="the connection broke at the commit; repeat the call")
+    for meaning in _MEANINGS:
+        if meaning.holds(state, str(error)):
+            hint = meaning.hint if isinstance(meaning.hint, str) else meaning.hint(options, error)
+            return meaning.make(what, hint=f"{hint}; nothing was written")
+    if is_broken(error):
+        hint = "the server must run and be reachable; Headway tries again by itself"
+        return StoreUnavailable(what, hint=f"{hint}; nothing was written")
+    what = f"{what} ({type(error).__name__} {state})"
+    return InvariantBroken(what, hint="this is a bug in Headway; nothing was written")
+
+
+def _first_line(error: BaseException) -> str:
+    if isinstance(error, psycopg.Error) and error.diag.message_primary:
+        return error.diag.message_primary
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def grants(options: PostgresOptions, role: str) -> tuple[str, ...]:
+    """The statements that give a role all that a store needs once its schema is there.
+
+    Identity columns need no rights on their sequences.
+    """
+    schema, whom = f'"{options.namespace}"', f'"{role}"'
+    rights = "SELECT, INSERT, UPDATE, DELETE"
+    return (
+        f"GRANT USAGE ON SCHEMA {schema} TO {whom}",
+        f"GRANT {rights} ON ALL TABLES IN SCHEMA {schema} TO {whom}",
+        f"ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT {rights} ON TABLES TO {whom}",
+    )
+
+
+def _rights_hint(options: PostgresOptions, error: BaseException) -> str:
+    role = conninfo_to_dict(options.conninfo).get("user") or "the role"
+    usage, tables, _ = grants(options, str(role))
+    text = str(error)
+    if "database" in text:
+        database = conninfo_to_dict(options.conninfo).get("dbname") or "the database"
+        create = f'GRANT CREATE ON DATABASE "{database}" TO "{role}"'
+        return f"{create}, or run `headway migrate` as a role that may make schemas"
+    if "schema" in text:
+        return f"its owner must say: {usage}"
+    if "must be owner" in text:
+        return "run `headway migrate` as the role that owns the tables"
+    return f"its owner must say: {tables}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Meaning:
+    """What some states mean.
+
+    Attributes:
+        states: beginnings of SQLSTATEs.
+        texts: of libpq, which gives no state where a connection could not be made.
+        make: the error's class.
+        hint: how to mend it.
+    """
+
+    states: tuple[str, ...]
+    make: type[StoreError]
+    hint: str | Callable[[PostgresOptions, BaseException], str]
+    texts: tuple[str, ...] = ()
+
+    def holds(self, state: str, text: str) -> bool:
+        """Whether this is what an error means."""
+        if state:
+            return state.startswith(self.states)
+        return any(part in text for part in self.texts)
+
+
+# In this order: the first that holds is told.
+_MEANINGS = (
+    _Meaning(
+        states=("53100",),
+        make=StoreFull,
+        hint="free some space on the server's device",
+        texts=("No space left on device",),
+    ),
+    _Meaning(
+        states=("53300",),
+        make=StoreUnavailable,
+        hint="raise the server's max_connections, or lower ?pool= or the number of processes",
+        texts=("too many clients", "remaining connection slots", "too many connections"),
+    ),
+    _Meaning(
+        states=("53",),
+        make=StoreFull,
+        hint="the server is out of memory or of another resource: see its log",
+    ),
+    _Meaning(
+        states=("XX001", "XX002"),
+        make=StoreCorrupt,
+        hint="stop, keep the server's files, restore a backup",
+    ),
+    _Meaning(states=("42501",), make=StoreUnavailable, hint=_rights_hint),
+    _Meaning(
+        states=("28",),
+        make=StoreUnavailable,
+        hint="mend user or password in the store URL, or the server's pg_hba.conf",
+        texts=("authentication failed", "no password supplied", "no pg_hba.conf entry", 'role "'),
+    ),
+    _Meaning(
+        states=("3D000",),
+        make=StoreUnavailable,
+        hint="make the database first: CREATE DATABASE",
+        texts=("does not exist",),
+    ),
+    _Meaning(
+        states=("3F000", "42P01", "42703", "42883"),
+        make=SchemaMismatch,
+        hint="the schema is missing or another one: run `headway migrate`",
+    ),
+    _Meaning(
+        states=("25006",),
+        make=StoreUnavailable,
+        hint="this server only reads: give the primary's host, or ?target_session_attrs=read-write",
+    ),
+    _Meaning(
+        states=("26000", "42P05", "0A000"),
+        make=StoreUnavailable,
+        hint="a pooler gives each transaction another connection: add ?pooled=on to the store URL",
+    ),
+    _Meaning(
+        states=("55P03", "57014", "25P03", "25P04"),
+        make=StoreUnavailable,
+        hint="another transaction holds what it needs: see pg_stat_activity, end what hangs",
+    ),
+    _Meaning(states=("40",), make=StoreUnavailable, hint="others were faster: try again"),
+    _Meaning(states=("58", "F0"), make=StoreUnavailable, hint="see the server's log"),
+)

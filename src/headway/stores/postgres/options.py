@@ -1,0 +1,146 @@
+"""How a PostgreSQL store is reached and used: what stands in its URL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, quote, urlencode
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from headway.core.errors import InvalidValue
+
+DEFAULT_NAMESPACE = "headway"
+DEFAULT_POOL = 4
+DEFAULT_PATIENCE = 10_000
+MOST_CONNECTIONS = 100
+
+_OWN = ("namespace", "pool", "listen", "migrate", "pooled", "patience_ms")
+_SCHEMES = ("postgresql", "postgres")
+_NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,47}")
+_HINT = "postgresql://user:password@host:5432/database?namespace=headway"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PostgresOptions:
+    """How a store is reached and used.
+
+    Attributes:
+        conninfo: for libpq; may hold a password, so it is never shown.
+        namespace: the schema that holds all tables of this store.
+        pool: connections of one process, at most.
+        listen: whether other processes' wake-ups are listened for; else they are looked for.
+        migrate: whether a missing or older schema is brought up to date when the store is opened.
+        pooled: whether a pooler gives each transaction any of its connections, so that nothing
+            may be kept on one of them.
+        patience_ms: how long an operation waits for others before it is refused.
+    """
+
+    conninfo: str = field(repr=False)
+    namespace: str = DEFAULT_NAMESPACE
+    pool: int = DEFAULT_POOL
+    listen: bool = True
+    migrate: bool = True
+    pooled: bool = False
+    patience_ms: int = DEFAULT_PATIENCE
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people; without the password."""
+        given = conninfo_to_dict(self.conninfo)
+        host = given.get("host") or given.get("hostaddr") or "localhost"
+        port = given.get("port")
+        database = given.get("dbname") or given.get("user") or ""
+        where = f"{host}:{port}" if port else str(host)
+        return f"{where}/{database}, namespace {self.namespace!r}"
+
+
+def parse_url(url: str) -> PostgresOptions:
+    """Reads a `postgresql:` URL.
+
+    Args:
+        url: such as `postgresql://user@host/database?namespace=headway&pool=8`. What is no option
+            of Headway's own is one of libpq's: several hosts, `sslmode`, `connect_timeout`,
+            `target_session_attrs`; what is left out comes from libpq's variables (PGHOST,
+            PGPASSWORD, PGSERVICE) and files.
+
+    Returns:
+        What it says.
+
+    Raises:
+        InvalidValue: it is none, or an option is not known.
+    """
+    scheme, mark, rest = url.partition("://")
+    if scheme not in _SCHEMES or not mark:
+        message = f"{_shown(url)!r} is not the URL of a PostgreSQL store"
+        raise InvalidValue(message, hint=_HINT)
+    place, _, query = rest.partition("?")
+    # In libpq's URLs a plus is a plus.
+    pairs = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
+    given = {name: value for name, value in pairs if name in _OWN}
+    libpq = [(name, value) for name, value in pairs if name not in _OWN]
+    return PostgresOptions(
+        conninfo=_conninfo(place, libpq),
+        namespace=check_namespace(given.get("namespace", DEFAULT_NAMESPACE)),
+        pool=_whole(given, "pool", DEFAULT_POOL, least=1, most=MOST_CONNECTIONS),
+        listen=_switch(given, "listen", default=True),
+        migrate=_switch(given, "migrate", default=True),
+        pooled=_switch(given, "pooled", default=False),
+        patience_ms=_whole(given, "patience_ms", DEFAULT_PATIENCE, least=1, most=10**9),
+    )
+
+
+def check_namespace(name: str) -> str:
+    """Lets the name of a store's schema pass.
+
+    Raises:
+        InvalidValue: it cannot be one.
+    """
+    if not _NAMESPACE.fullmatch(name) or name.startswith("pg_") or name == "information_schema":
+        message = f"the namespace is {name!r:.80}"
+        hint = "1 to 48 ASCII letters, digits, _ or -, a letter first; none of PostgreSQL's own"
+        raise InvalidValue(message, hint=hint)
+    return name
+
+
+def _conninfo(place: str, libpq: list[tuple[str, str]]) -> str:
+    query = f"?{urlencode(libpq, quote_via=quote)}" if libpq else ""
+    try:
+        return make_conninfo("", **conninfo_to_dict(f"postgresql://{place}{query}"))
+    except ProgrammingError as error:
+        # libpq's text tells the option, or the part that it cannot read; the password stands
+        # in the part before the host, which we do not repeat.
+        known = re.search(r'invalid URI query parameter: "([^"]*)"', str(error))
+        what = f"has the unknown option {known[1]!r}" if known else "cannot be read"
+        message = f"the store URL {what}"
+        own = ", ".join(_OWN)
+        hint = f"{own}, and those of libpq; write %25 for %, %40 for @, %2F for / in a password"
+        raise InvalidValue(message, hint=hint) from None
+
+
+def _shown(url: str) -> str:
+    """A URL without what stands before its host, which may be a password."""
+    head, at, tail = url.rpartition("@")
+    return f"{head.partition('://')[0]}://…@{tail}" if at else url
+
+
+def _switch(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = given.get(name)
+    if value is None:
+        return default
+    if value.lower() in {"on", "off"}:
+        return value.lower() == "on"
+    message = f"{name} is {value!r:.80}"
+    raise InvalidValue(message, hint="on or off")
+
+
+def _whole(given: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
+    value = given.get(name)
+    if value is None:
+        return default
+    if value.isascii() and value.isdigit() and len(value) < 12 and least <= int(value) <= most:
+        return int(value)
+    message = f"{name} is {value!r:.80}"
+    raise InvalidValue(message, hint=f"a whole number from {least} to {most}")

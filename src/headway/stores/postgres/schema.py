@@ -1,0 +1,249 @@
+"""The schema: made by numbered migrations, one file each, and looked at whenever a store is opened.
+
+A migration only adds, as far as it can: new tables, new columns that have a default, new indexes.
+Programs that know fewer migrations go on then, beside those that know it. One that takes something
+away says so in its first line, by the oldest schema whose programs still understand the store:
+
+    -- programs from 3
+
+The order of an upgrade is: schema first, then programs, one after another.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.errors import InsufficientPrivilege
+
+from headway.core.errors import SchemaMismatch
+from headway.stores.postgres.numbers import EPOCH, IDENTITY, OLDEST_PROGRAM, SCHEMA
+from headway.stores.postgres.options import PostgresOptions
+
+NEEDED = 1
+"""The oldest schema that this program works on."""
+
+LOCK_SECONDS = 10
+"""How long a migration waits for a table that somebody uses; everybody else queues behind it."""
+
+_OLDEST = re.compile(r"-- programs from (\d+)\s")
+
+_TURN = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+_FOUND = """
+SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = n.oid),
+       EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = 'number')
+FROM pg_namespace AS n WHERE nspname = %s
+"""
+_VERSION = "SELECT key, n FROM {}.number WHERE key = ANY(%s)"
+_PUT = "INSERT INTO {}.number VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET n = excluded.n"
+
+Connection = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Migration:
+    """One file.
+
+    Attributes:
+        number: its place; the version that it makes.
+        oldest_program: programs that know at least this version understand the store after it.
+        statements: run with the namespace's schema alone on the search path.
+    """
+
+    number: int
+    oldest_program: int
+    statements: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Version:
+    """What a namespace holds.
+
+    Attributes:
+        number: of the last migration that it has seen; 0 for none.
+        oldest_program: programs that know at least this version understand it.
+    """
+
+    number: int
+    oldest_program: int
+
+
+def shipped() -> Traversable:
+    """The folder of this program's migrations."""
+    return files("headway.stores.postgres") / "migrations"
+
+
+def migrations(folder: Traversable | None = None) -> tuple[Migration, ...]:
+    """All migrations of a folder, in order."""
+    found = [one for one in (folder or shipped()).iterdir() if one.name.endswith(".sql")]
+    read: list[Migration] = []
+    oldest = 1
+    for file in sorted(found, key=lambda one: one.name):
+        statements = file.read_text(encoding="utf-8")
+        if (said := _OLDEST.match(statements)) is not None:
+            oldest = int(said[1])
+        read.append(
+            Migration(number=int(file.name[:4]), oldest_program=oldest, statements=statements)
+        )
+    return tuple(read)
+
+
+@cache
+def latest() -> int:
+    """The version that this program makes."""
+    return migrations()[-1].number
+
+
+def version_of(connection: Connection, options: PostgresOptions) -> Version:
+    """What a namespace holds.
+
+    Args:
+        connection: to its database.
+        options: of the store.
+
+    Returns:
+        Its version; 0 where there is nothing yet.
+
+    Raises:
+        SchemaMismatch: the schema of that name holds something else.
+    """
+    found = connection.execute(_FOUND, (options.namespace,)).fetchone()
+    count, ours = (0, False) if found is None else found
+    if not count:
+        return Version(number=0, oldest_program=0)
+    held: dict[int, int] = {}
+    if ours:
+        query = sql.SQL(_VERSION).format(sql.Identifier(options.namespace))
+        held = dict(connection.execute(query, ([SCHEMA, OLDEST_PROGRAM, IDENTITY],)).fetchall())
+    if IDENTITY not in held:
+        message = f"the schema {options.namespace!r} of {options.place} is not one of Headway"
+        raise SchemaMismatch(message, hint="give another ?namespace=; nothing was changed")
+    number = held.get(SCHEMA, 0)
+    return Version(number=number, oldest_program=held.get(OLDEST_PROGRAM, number))
+
+
+def check_version(
+    version: Version, options: PostgresOptions, *, knows: int | None = None, needs: int = NEEDED
+) -> None:
+    """Lets a schema pass that a program can work on.
+
+    Args:
+        version: of the namespace.
+        options: of the store.
+        knows: the last migration that the program knows; None for this one's.
+        needs: the oldest schema that it works on.
+
+    Raises:
+        SchemaMismatch: the schema is missing, too old, or too new.
+    """
+    known = latest() if knows is None else knows
+    where = options.place
+    if version.number == 0:
+        message = f"{where} holds no store yet"
+        raise SchemaMismatch(message, hint="run `headway migrate`, which makes it")
+    if version.number < needs:
+        message = f"{where} has schema {version.number}, and this program needs {needs}"
+        raise SchemaMismatch(message, hint="run `headway migrate`; nothing was changed")
+    if version.number > known and version.oldest_program > known:
+        message = (
+            f"{where} has schema {version.number}, for programs that know {version.oldest_program};"
+            f" this one knows {known}"
+        )
+        raise SchemaMismatch(message, hint="upgrade Headway; nothing was changed")
+
+
+def ensure_schema(connection: Connection, options: PostgresOptions) -> None:
+    """Makes sure that this program can work on a namespace, as a store does when it is opened.
+
+    Brings it up to date if it may; a role without the right to change tables is enough once that
+    was done.
+
+    Args:
+        connection: idle.
+        options: of the store; with `migrate` off nothing is changed.
+
+    Raises:
+        SchemaMismatch: it cannot; nothing was changed.
+        InsufficientPrivilege: there is no store yet, and the role may not make one.
+    """
+    with connection.transaction():
+        version = version_of(connection, options)
+    if version.number < latest() and options.migrate:
+        try:
+            migrate_schema(connection, options)
+        except InsufficientPrivilege:
+            # Somebody else changes tables here; what is there may do.
+            if version.number < NEEDED:
+                raise
+        else:
+            return
+    check_version(version, options)
+
+
+def migrate_schema(
+    connection: Connection, options: PostgresOptions, folder: Traversable | None = None
+) -> tuple[int, int]:
+    """Brings a namespace to the latest schema, each migration in a transaction of its own.
+
+    Any number may do it at once: each transaction takes its turn, and looks again. (The turn is
+    the transaction's and not the session's, so that it holds behind a pooler as well.)
+
+    Args:
+        connection: idle.
+        options: of the store.
+        folder: of the migrations; this program's if not given.
+
+    Returns:
+        The version before, and the version now.
+
+    Raises:
+        SchemaMismatch: the schema is something else's, or newer; nothing was changed.
+    """
+    steps = migrations(folder)
+    before: int | None = None
+    while True:
+        with connection.transaction():
+            _take_turn(connection, options)
+            version = version_of(connection, options)
+            if before is None:
+                before = version.number
+            if version.number:
+                check_version(version, options, knows=steps[-1].number, needs=0)
+            left = [step for step in steps if step.number > version.number]
+            if not left:
+                return before, version.number
+            _run(connection, options, left[0], first=version.number == 0)
+
+
+def _take_turn(connection: Connection, options: PostgresOptions) -> None:
+    # Whoever migrates at this moment may take its time.
+    connection.execute("SET LOCAL lock_timeout = 0")
+    connection.execute("SET LOCAL statement_timeout = 0")
+    connection.execute(_TURN, (f"headway migrate {options.namespace}",))
+    connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
+
+
+def _run(connection: Connection, options: PostgresOptions, step: Migration, *, first: bool) -> None:
+    schema = sql.Identifier(options.namespace)
+    if first and not _has_schema(connection, options):
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
+    connection.execute(sql.SQL("SET LOCAL search_path = {}").format(schema))
+    connection.execute(step.statements.encode(), prepare=False)
+    numbers = {SCHEMA: step.number, OLDEST_PROGRAM: step.oldest_program}
+    if first:
+        numbers |= {IDENTITY: secrets.randbits(62), EPOCH: 1}
+    put = sql.SQL(_PUT).format(schema)
+    for key, n in numbers.items():
+        connection.execute(put, (key, n))
+
+
+def _has_schema(connection: Connection, options: PostgresOptions) -> bool:
+    # CREATE SCHEMA IF NOT EXISTS asks for the right to make schemas even where one is there.
+    return connection.execute(_FOUND, (options.namespace,)).fetchone() is not None
