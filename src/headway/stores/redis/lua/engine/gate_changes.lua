@@ -1,21 +1,16 @@
 -- Changes of what a gate is: declared by code, set and reset by an operator, opened.
--- needs: base.time, base.fail, tables.gates, tables.jobs, tables.permits
+-- needs: base.time, base.fail, tables.gates, tables.jobs
 -- needs: engine.alike, engine.feeding, engine.gate_book, engine.gate_names, engine.horizon
--- needs: engine.implicit, engine.pool, engine.step, engine.wakes
+-- needs: engine.implicit, engine.pool, engine.quoted, engine.wakes
 local GateChanges = {}
 
 local PAGE = 1000
-
--- What holds of a declared gate now: an operator's version, or code's.
-function GateChanges.current(row)
-  return row.override or row.spec
-end
 
 -- Code says what a gate is. Returns whether anything changed.
 --
 -- Refuses with InvalidValue where it is declared as another kind.
 function GateChanges.declare_gate(step, spec)
-  local known = step.book.templates[spec.name]
+  local known = Gates.templates()[spec.name]
   if known ~= nil and Alike.same(known.spec, spec) then
     return false
   end
@@ -24,7 +19,7 @@ function GateChanges.declare_gate(step, spec)
     local new = (spec.shared and 'shared ' or 'keyed ') .. spec.kind
     Fail.refuse(
       'InvalidValue',
-      'the gate ' .. Fail.quote(spec.name) .. ' is declared as a ' .. old .. ', not a ' .. new,
+      'the gate ' .. Quoted.text(spec.name) .. ' is declared as a ' .. old .. ', not a ' .. new,
       'give the new gate a new name; jobs wait at the old one'
     )
   end
@@ -66,7 +61,7 @@ local function look_again(step, template)
       return
     end
     for _, name in ipairs(names) do
-      if GateNames.place_of(step.book.templates, name).template == template then
+      if GateNames.place_of(Gates.templates(), name).template == template then
         GateBook.change(step.book, name, template, '').timer_at = Time.now
       end
     end
@@ -77,7 +72,6 @@ end
 -- Writes a declared gate, and lets all its instances see it at once.
 function GateChanges.save_template(step, row)
   Gates.save_template(row)
-  step.book.templates = Gates.templates()
   step.book.views = {}
   local spec = row.spec
   if spec.kind == 'hours' then
@@ -87,22 +81,18 @@ function GateChanges.save_template(step, row)
   end
 end
 
-local function has_members(item)
-  return item.members ~= nil
-end
-
--- What was set, as the trail tells it; the client has put it into words.
+-- The spec with an operator's numbers in it; refused where they do not belong to such a gate.
 local function changed(declared, item)
-  local spec = GateChanges.current(declared)
+  local spec = Gates.current(declared)
   local kind = spec.kind
   if
     (item.capacity ~= nil and kind ~= 'slots')
     or ((item.limit ~= nil or item.per_ms ~= nil) and kind ~= 'rate')
-    or (has_members(item) and kind ~= 'pool')
+    or (item.members ~= nil and kind ~= 'pool')
   then
     Fail.refuse(
       'InvalidValue',
-      'the gate ' .. Fail.quote(item.name) .. ' is a ' .. kind,
+      'the gate ' .. Quoted.text(item.name) .. ' is a ' .. kind,
       'a slots has a capacity, a rate a limit and per, a pool members'
     )
   end
@@ -129,10 +119,10 @@ local function after_change(step, name)
 end
 
 local function set_instance(step, item)
-  if has_members(item) or item.per_ms ~= nil then
+  if item.members ~= nil or item.per_ms ~= nil then
     Fail.refuse(
       'InvalidValue',
-      Fail.quote(item.name) .. ' is one instance of a gate',
+      Quoted.text(item.name) .. ' is one instance of a gate',
       'set members and windows on the declared gate'
     )
   end
@@ -143,13 +133,13 @@ local function set_instance(step, item)
     Wakes.wake(nil)
     return
   end
-  local place = GateNames.place_of(step.book.templates, item.name)
+  local place = GateNames.place_of(Gates.templates(), item.name)
   local spec = GateBook.spec(step.book, place.template)
   local kind = spec and spec.kind
   if place.pool == '' and kind ~= 'slots' and kind ~= 'rate' then
     Fail.refuse(
       'InvalidValue',
-      Fail.quote(item.name) .. ' is a ' .. (kind or 'None'),
+      Quoted.text(item.name) .. ' is a ' .. (kind or 'None'),
       'set its members, or the capacity of `pool/member`'
     )
   end
@@ -162,7 +152,7 @@ end
 -- Refuses with UnknownGate where nothing declares it, and with InvalidValue where the value does
 -- not belong to such a gate; the step is rolled back then.
 function GateChanges.set_gate(step, item)
-  local declared = step.book.templates[item.name]
+  local declared = Gates.templates()[item.name]
   if declared == nil then
     set_instance(step, item)
     return
@@ -186,14 +176,14 @@ end
 --
 -- Refuses with UnknownGate where nothing declares it; the step is rolled back then.
 function GateChanges.reset_gate(step, name)
-  local declared = step.book.templates[name]
+  local declared = Gates.templates()[name]
   if declared ~= nil then
     GateChanges.save_template(step, { spec = declared.spec })
     for _, member in ipairs(declared.spec.members or {}) do
       reset_instance(step, Pool.member_gate(name, member[1]))
     end
   elseif GateBook.find(step.book, name) == nil then
-    GateNames.place_of(step.book.templates, name)
+    GateNames.place_of(Gates.templates(), name)
   end
   reset_instance(step, name)
 end
@@ -204,7 +194,7 @@ end
 function GateChanges.open_gate(step, name)
   local row = GateBook.find(step.book, name)
   if row == nil then
-    GateNames.place_of(step.book.templates, name)
+    GateNames.place_of(Gates.templates(), name)
     return false
   end
   if row.closed_until == nil then

@@ -2,7 +2,7 @@
 --
 -- A verb moves rows by `finish`, `requeue` and `move`; `flush` writes the rows, gives permits
 -- back, inserts what follows, and feeds, in that order.
--- needs: base.time, tables.jobs, tables.counts, tables.permits, tables.dedupe
+-- needs: base.time, tables.gates, tables.jobs, tables.counts, tables.permits, tables.dedupe
 -- needs: engine.states, engine.wakes, engine.gate_book, engine.gate_names, engine.feeding
 -- needs: engine.follow_ups, engine.insert, engine.retention
 local Step = {}
@@ -223,7 +223,7 @@ end
 function Step.close_gate(step, gate, until_at, author, reason)
   local row = GateBook.find(step.book, gate)
   if row == nil then
-    local place = GateNames.place_of(step.book.templates, gate)
+    local place = GateNames.place_of(Gates.templates(), gate)
     row = GateBook.change(step.book, gate, place.template, place.pool)
   end
   row = GateBook.change(step.book, gate, row.template, row.pool)

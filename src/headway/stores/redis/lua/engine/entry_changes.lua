@@ -1,0 +1,94 @@
+-- Changes of the timetable: entries are declared, switched and removed.
+-- needs: base.codec, base.fail, base.time, tables.entries, tables.jobs
+-- needs: engine.alike, engine.overlap, engine.quoted
+local EntryChanges = {}
+
+-- Fires that are laid ahead but not due fall, and may be laid anew by the next revision.
+local function drop_fires(step, row)
+  local earliest
+  for _, job in ipairs(Jobs.of_entry(row.name)) do
+    -- One that has run is due to be tried again: its moment has fired.
+    if job.state == 'scheduled' and job.run == 0 then
+      Overlap.fold(step, row, job, 'the entry changed')
+      local moment = job.fired_at or 0
+      earliest = earliest and math.min(earliest, moment) or moment
+    end
+  end
+  if earliest ~= nil and row.last_fired ~= nil then
+    row.last_fired = math.min(row.last_fired, earliest - 1)
+  end
+end
+
+local function make(spec)
+  Entries.save({
+    name = spec.name,
+    spec = spec,
+    revision = 1,
+    folded = 0,
+    first_seen_at = Time.now,
+  })
+  return 'declare entry', spec.name, ''
+end
+
+-- Code says when an entry fires. Returns what goes on the trail, nil when nothing changed.
+function EntryChanges.declare(step, spec)
+  local row = Entries.load(spec.name)
+  if row == nil then
+    return make(spec)
+  end
+  if row.spec ~= nil then
+    -- Whether it is switched on is the operator's; code decides it only at first.
+    local job = Alike.replace(spec.job, { id = row.spec.job.id })
+    spec = Alike.replace(spec, { enabled = row.spec.enabled, job = job })
+    if Alike.same(spec, row.spec) then
+      return nil
+    end
+  end
+  drop_fires(step, row)
+  row.spec = spec
+  row.revision = row.revision + 1
+  row.ahead_until = nil
+  Entries.save(row)
+  return 'declare entry', spec.name, 'revision ' .. Codec.digits(row.revision)
+end
+
+local function entry(name)
+  local row = Entries.load(name)
+  if row == nil or row.spec == nil then
+    Fail.refuse(
+      'UnknownEntry',
+      'no timetable entry ' .. Quoted.text(name),
+      '`headway timetable` lists them'
+    )
+  end
+  return row
+end
+
+-- An operator switches an entry on or off. Returns what goes on the trail, nil when nothing
+-- changed.
+function EntryChanges.enable(step, name, enabled)
+  local row = entry(name)
+  if row.spec.enabled == enabled then
+    return nil
+  end
+  if not enabled then
+    drop_fires(step, row)
+  end
+  row.spec = Alike.replace(row.spec, { enabled = enabled })
+  row.revision = row.revision + 1
+  row.ahead_until = nil
+  -- What would have fired while it was off is not missed.
+  row.last_fired = math.max(row.last_fired or 0, Time.now)
+  Entries.save(row)
+  return enabled and 'enable' or 'disable', name, ''
+end
+
+-- Forgets an entry but for the moment it fired last. Returns what goes on the trail.
+function EntryChanges.remove(step, name)
+  local row = entry(name)
+  drop_fires(step, row)
+  row.spec, row.ahead_until = nil, nil
+  row.revision = row.revision + 1
+  Entries.save(row)
+  return 'remove entry', name, ''
+end

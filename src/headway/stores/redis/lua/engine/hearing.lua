@@ -1,0 +1,135 @@
+-- Hearing: what an event does to the run that it is about.
+-- needs: base.codec, base.fail, base.time, tables.counts, tables.jobs, tables.signals, tables.trail
+-- needs: engine.lapse, engine.retry, engine.step, engine.turns
+local Hearing = {}
+
+-- How long an event waits for its run.
+local KEPT_MS = 3600000
+
+-- How many events may wait at once.
+local KEPT_MOST = 100000
+
+-- The job's own reference, under which its run can always be told of.
+function Hearing.reference(row)
+  return row.id .. ':' .. Codec.digits(row.run)
+end
+
+local function is_other_candidate(row, event)
+  local candidate = event.candidate or ''
+  return candidate ~= '' and row.candidate ~= '' and candidate ~= row.candidate
+end
+
+local function extend(step, event, row)
+  if event.extend_ms ~= nil then
+    row.deadline_at = Time.now + math.max(1, event.extend_ms)
+    row.reconciles = -math.abs(row.reconciles)
+  end
+  if event.body ~= nil then
+    row.progress = event.body
+  end
+  row.in_doubt = false
+  Step.changed(step, row)
+end
+
+-- Another attempt after a delay that was named; dead if none is left.
+local function retry_after(step, row, after_ms, reason)
+  local policy = Jobs.policy(row.policy)
+  if Retry.exhausted(policy.retry, row.attempt) then
+    local said = { reason = reason ~= '' and reason or 'failed', error = reason }
+    Step.finish(step, row, 'dead', 'failed', said)
+    return
+  end
+  Counts.happened('retried', 1)
+  row.reason = reason
+  local due_at = Time.now + math.max(0, after_ms)
+  Step.requeue(step, row, 'failed', { due_at = due_at, error = reason })
+end
+
+local function decide(step, event, row)
+  local decided, reason = event.decided, event.reason or ''
+  local or_failed = reason ~= '' and reason or 'failed'
+  if decided == 'succeeded' then
+    Step.finish(step, row, 'succeeded', 'succeeded', { reason = reason, result = event.body })
+  elseif decided == 'dead' then
+    Step.finish(step, row, 'dead', 'dead', { reason = or_failed, result = event.body })
+  elseif decided == 'accepted' then
+    Turns.accept(step, row, event.body)
+  elseif decided == 'declined' then
+    Turns.end_turn(step, row, 'declined', reason)
+  elseif event.after_ms == nil then
+    Lapse.fail(step, row, 'failed', reason, or_failed)
+  else
+    retry_after(step, row, event.after_ms, reason)
+  end
+end
+
+-- Applies an event to a job's run. Returns applied or late.
+function Hearing.apply(step, event, row, run)
+  if event.kind == 'note' then
+    local label = event.label or ''
+    Trail.add({
+      {
+        at = Time.now,
+        author = 'signal',
+        reason = event.reason or '',
+        verb = 'note',
+        target = row.id,
+        detail = label ~= '' and label or 'note',
+      },
+    })
+    return 'applied'
+  end
+  if row.run ~= run or row.state ~= 'awaiting' or is_other_candidate(row, event) then
+    Counts.happened('late_signals', 1)
+    return 'late'
+  end
+  if event.kind == 'progress' then
+    extend(step, event, row)
+  else
+    decide(step, event, row)
+  end
+  return 'applied'
+end
+
+-- Keeps an event that no run awaits yet, in a scope: its key. Returns kept or already.
+--
+-- Refuses with StoreUnavailable where too many are kept.
+function Hearing.keep(event, scope)
+  local known = Signals.heard(scope, event.event)
+  if known ~= nil then
+    return known.kept_until ~= nil and 'kept' or 'already'
+  end
+  if Signals.kept_count() >= KEPT_MOST then
+    Fail.refuse(
+      'StoreUnavailable',
+      KEPT_MOST .. ' signals are kept for jobs that do not await them',
+      'send it again later'
+    )
+  end
+  Signals.save({
+    scope = scope,
+    event = event.event,
+    key = event.key,
+    at = Time.now,
+    kept_until = Time.now + KEPT_MS,
+    payload = cmsgpack.pack(event),
+  })
+  return 'kept'
+end
+
+-- Applies the events that came for a key before its run awaited them.
+function Hearing.apply_kept(step, row, key)
+  for _, kept in ipairs(Signals.kept(key)) do
+    if row.state ~= 'awaiting' then
+      break
+    end
+    local event = cmsgpack.unpack(kept.payload)
+    Signals.drop({ kept })
+    local stale = kept.kept_until ~= nil and kept.kept_until <= Time.now
+    if not stale and Signals.heard(row.id, event.event) == nil then
+      Signals.save({ scope = row.id, event = event.event, key = key, at = kept.at, payload = '' })
+      Counts.happened('signals', 1)
+      Hearing.apply(step, event, row, row.run)
+    end
+  end
+end

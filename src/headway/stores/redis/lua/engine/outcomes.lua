@@ -1,0 +1,215 @@
+-- One outcome of a live run, by its kind.
+-- needs: base.fail, base.time, tables.counts, tables.jobs, tables.signals
+-- needs: engine.flow_of, engine.hearing, engine.lapse, engine.retry
+-- needs: engine.states, engine.step, engine.turns
+local Outcomes = {}
+
+-- Bytes of a result.
+local MAX_RESULT = 1000000
+
+-- Outcomes that were written by somebody else than the run itself.
+local LOST_WORDS = { lost = true, unused = true, forced = true }
+
+local DONE, ALREADY, LOST, CANCELLED = 'd', 'a', 'l', 'c'
+
+-- The moment that an outcome names, or nil.
+local function moment(outcome)
+  if outcome.until_at ~= nil then
+    return outcome.until_at
+  end
+  return outcome.after_ms and Time.now + math.max(0, outcome.after_ms)
+end
+
+local APPLY = {}
+
+function APPLY.Succeeded(step, row, outcome)
+  if row.state == 'awaiting' then
+    -- After a hand-over only an explicit word settles; a return is only recorded.
+    return APPLY.Returned(step, row, outcome)
+  end
+  if outcome.result ~= nil and #outcome.result > MAX_RESULT then
+    Fail.refuse(
+      'PayloadTooLarge',
+      'the result has ' .. #outcome.result .. ' bytes',
+      'at most ' .. MAX_RESULT .. '; keep it elsewhere'
+    )
+  end
+  Step.finish(step, row, 'succeeded', 'succeeded', { result = outcome.result })
+  return DONE
+end
+
+function APPLY.Failed(step, row, outcome)
+  local error = outcome.error or ''
+  local policy = Jobs.policy(row.policy)
+  local due_at = moment(outcome)
+  if due_at == nil or Retry.exhausted(policy.retry, row.attempt) then
+    local reason = outcome.line or ''
+    Lapse.fail(step, row, 'failed', error, reason ~= '' and reason or 'failed')
+  else
+    Counts.happened('retried', 1)
+    row.reason = outcome.line or ''
+    Step.requeue(step, row, 'failed', { due_at = due_at, error = error })
+  end
+  Counts.happened('failed', 1)
+  return DONE
+end
+
+function APPLY.Died(step, row, outcome)
+  Step.finish(step, row, 'dead', 'dead', { reason = outcome.reason, error = outcome.error })
+  return DONE
+end
+
+function APPLY.Snoozed(step, row, outcome)
+  local due_at = moment(outcome)
+  if due_at == nil then
+    Fail.refuse(
+      'InvalidValue',
+      'job ' .. row.id .. ' snoozes, but says not until when',
+      'give a delay or a moment'
+    )
+  end
+  Step.requeue(step, row, 'snoozed', { due_at = due_at, again = true })
+  Counts.happened('snoozed', 1)
+  return DONE
+end
+
+function APPLY.Released(step, row, outcome)
+  if row.state == 'awaiting' then
+    return APPLY.Returned(step, row, { job = outcome.job, run = outcome.run })
+  end
+  Step.requeue(step, row, 'released', { again = true })
+  return DONE
+end
+
+function APPLY.NextStage(step, row, outcome)
+  local flow, keyed =
+    FlowOf.flow_of(step.book, row.lane, row.tenant, row.kind, outcome.gates or {})
+  if Step.requeue(step, row, 'next', { again = true }) == 'cancelled' then
+    return DONE
+  end
+  row.stage, row.flow, row.keyed = outcome.stage or '', flow, keyed
+  Step.changed(step, row)
+  return DONE
+end
+
+function APPLY.FoundUnfit(step, row, outcome)
+  Turns.end_turn(step, row, 'unfit', outcome.reason or '')
+  return DONE
+end
+
+local function know(step, row, key)
+  Signals.make_known(key, row.id, row.run)
+  Hearing.apply_kept(step, row, key)
+end
+
+function APPLY.HandedOver(step, row, outcome)
+  if outcome.key == nil or outcome.key == '' then
+    Fail.refuse(
+      'InvalidValue',
+      'job ' .. row.id .. ' hands over without a key',
+      'pass the key under which its end will be told'
+    )
+  end
+  if row.state == 'awaiting' then
+    local job, run = Signals.known(outcome.key)
+    return job == row.id and run == row.run and ALREADY or LOST
+  end
+  if row.cancel_requested then
+    -- Somebody wants it cancelled, and the outside world has not been touched yet.
+    Step.finish(step, row, 'cancelled', 'cancelled', { reason = 'cancelled' })
+    return DONE
+  end
+  Step.move(step, row, 'awaiting')
+  row.handed_at, row.deadline_at = Time.now, Time.now + math.max(1, outcome.timeout_ms)
+  row.care = true
+  Step.give_back(step, row, nil, 'run')
+  Counts.happened('handed_over', 1)
+  local own = Hearing.reference(row)
+  Signals.make_known(own, row.id, row.run)
+  know(step, row, outcome.key)
+  Hearing.apply_kept(step, row, own)
+  return DONE
+end
+
+function APPLY.KnownAs(step, row, outcome)
+  if outcome.key == nil or outcome.key == '' then
+    Fail.refuse(
+      'InvalidValue',
+      'job ' .. row.id .. ' is to be known under an empty key',
+      "pass the provider's id"
+    )
+  end
+  know(step, row, outcome.key)
+  row.care = true
+  Step.changed(step, row)
+  return DONE
+end
+
+function APPLY.Returned(step, row, outcome)
+  if row.state == 'running' then
+    Fail.refuse(
+      'InvalidState',
+      'job ' .. row.id .. " has not handed over, so its handler's return cannot be recorded",
+      'say how it ended: succeeded, failed, …'
+    )
+  end
+  row.last_worker, row.worker = row.worker or '', nil
+  if outcome.error ~= nil and outcome.error ~= '' then
+    row.error = outcome.error
+  end
+  Step.changed(step, row)
+  return DONE
+end
+
+function APPLY.GaveBack(step, row, outcome)
+  Step.give_back(step, row, outcome.gate or '')
+  Step.changed(step, row)
+  return DONE
+end
+
+-- A run that has settled by its own word is told so; any other is lost.
+local function already(worker, row, outcome)
+  if outcome.type == 'GaveBack' or outcome.type == 'KnownAs' then
+    return LOST
+  end
+  if row.run == outcome.run and row.last_worker == worker then
+    local awaits = row.state == 'awaiting' and not row.in_doubt
+    local own = not States.HELD[row.state] and row.outcome ~= '' and not LOST_WORDS[row.outcome]
+    if own or (awaits and outcome.type == 'Returned') then
+      return ALREADY
+    end
+  end
+  for _, run in ipairs(Jobs.runs({ row.id })[row.id] or {}) do
+    if run.run == outcome.run and run.worker == worker and not LOST_WORDS[run.outcome] then
+      return ALREADY
+    end
+  end
+  return LOST
+end
+
+-- Writes one outcome into the step. Returns d (done), a (already), l (lost) or c (cancelled).
+--
+-- Refused where it asks for what cannot be; the step is rolled back then.
+function Outcomes.settle_one(step, worker, outcome, live)
+  local row = Step.row(step, outcome.job)
+  if row == nil then
+    return LOST
+  end
+  if
+    not (live and States.HELD[row.state] and row.run == outcome.run and row.worker == worker)
+  then
+    return already(worker, row, outcome)
+  end
+  local cancelled = row.cancel_requested
+  local verdict = APPLY[outcome.type](step, row, outcome)
+  if verdict == DONE then
+    for _, job in ipairs(outcome['then'] or {}) do
+      step.follow[#step.follow + 1] = job
+    end
+    Step.close(step, outcome.close, 'job ' .. row.id)
+    if cancelled and row.state == 'cancelled' then
+      return CANCELLED
+    end
+  end
+  return verdict
+end

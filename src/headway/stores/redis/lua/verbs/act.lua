@@ -1,0 +1,174 @@
+-- Act: an operator's moves on jobs, each on the trail.
+-- needs: base.time, base.write, tables.dedupe, tables.trail
+-- needs: engine.ids, engine.states, engine.step, engine.wakes
+local Act = {}
+
+local VERBS = {}
+
+function VERBS.cancel(step, row, request)
+  if States.FINAL[row.state] then
+    return 'refused'
+  end
+  if States.QUEUED[row.state] then
+    local reason = request.reason ~= '' and request.reason or 'cancelled'
+    Step.finish(step, row, 'cancelled', '', { reason = reason })
+    return 'done'
+  end
+  row.cancel_requested, row.care = true, true
+  Step.changed(step, row)
+  return 'asked'
+end
+
+local function revive_key(row)
+  local known = Dedupe.get(row.tenant, row.key)
+  if known ~= nil and known.job == row.id then
+    known.until_at = nil
+    Dedupe.save({ known })
+  end
+end
+
+local function edit_fields(row, edit)
+  if edit.priority ~= nil then
+    row.priority = edit.priority
+  end
+  if edit.due_at ~= nil then
+    row.due_at = edit.due_at
+  end
+  if edit.args ~= nil then
+    if row.body == '' then
+      row.body = Ids.body_hash(row.kind, row.lane, row.tenant, row.subject, row.args)
+    end
+    row.args = edit.args
+  end
+end
+
+-- Moves a row to its queue, by its due time.
+local function queue(step, row)
+  Step.move(step, row, row.due_at > Time.now and 'scheduled' or 'waiting')
+end
+
+-- A cascade as it was before anybody was asked.
+local function fresh_cascade(cascade)
+  local left = {}
+  for _, asked in ipairs(cascade.asked) do
+    left[#left + 1] = asked.candidate
+  end
+  for _, candidate in ipairs(cascade.left) do
+    left[#left + 1] = candidate
+  end
+  return { left = left, turn = '', asked = {} }
+end
+
+function VERBS.retry(step, row, request)
+  if row.state ~= 'dead' and row.state ~= 'cancelled' then
+    return 'refused'
+  end
+  Step.keep_run(step, row, row.outcome, row.error)
+  row.life = row.life + 1
+  row.attempt = 0
+  row.finished_at, row.purge_at, row.expires_at = nil, nil, nil
+  row.reason, row.error, row.result = '', '', nil
+  row.due_at, row.blocked_ms = Time.now, 0
+  if row.cascade ~= nil then
+    row.cascade = fresh_cascade(row.cascade)
+  end
+  edit_fields(row, request.edit)
+  queue(step, row)
+  if row.key ~= nil then
+    revive_key(row)
+  end
+  Wakes.wake(row.lane, row.due_at)
+  return 'done'
+end
+
+function VERBS.run_now(step, row)
+  if not States.QUEUED[row.state] then
+    return 'refused'
+  end
+  if row.state == 'scheduled' then
+    -- One that is due already, and only not promoted yet, keeps its place.
+    row.due_at = math.min(row.due_at, Time.now)
+    Step.move(step, row, 'waiting')
+  end
+  Wakes.wake(row.lane)
+  return 'done'
+end
+
+function VERBS.edit(step, row, request)
+  if not States.QUEUED[row.state] then
+    return 'refused'
+  end
+  edit_fields(row, request.edit)
+  -- Its place changes: it is looked at from its flow again, wherever it was parked.
+  queue(step, row)
+  Wakes.wake(row.lane, row.due_at)
+  return 'done'
+end
+
+local function settle(step, row, request, state)
+  if States.FINAL[row.state] then
+    return 'refused'
+  end
+  if States.HELD[row.state] then
+    -- The operator's word replaces a cancel that was asked for.
+    row.cancel_requested = false
+    row.worker, row.last_worker = nil, row.worker or row.last_worker
+  end
+  local reason = request.reason ~= '' and request.reason or state .. ' by ' .. request.author
+  Step.finish(step, row, state, 'forced', { reason = reason })
+  return 'done'
+end
+
+function VERBS.succeed(step, row, request)
+  return settle(step, row, request, 'succeeded')
+end
+
+function VERBS.kill(step, row, request)
+  return settle(step, row, request, 'dead')
+end
+
+local function act_on(step, request, id)
+  local row = Step.row(step, id)
+  if row == nil then
+    return { id, 'unknown', false }
+  end
+  local answer = VERBS[request.verb](step, row, request)
+  return { id, answer, row.state }
+end
+
+local function add_to_trail(request, replies)
+  local lines = {}
+  for _, reply in ipairs(replies) do
+    if reply[2] == 'done' or reply[2] == 'asked' then
+      lines[#lines + 1] = {
+        at = Time.now,
+        author = request.author,
+        reason = request.reason,
+        verb = request.verb,
+        target = reply[1],
+        detail = reply[2],
+      }
+    end
+  end
+  Trail.add(lines)
+end
+
+-- Does a move on each job. Returns {id, answer, state or false} each, in order; a repeated request
+-- is answered as the first was.
+function Act.run(request)
+  local before = Trail.answer(request.request)
+  if before ~= nil then
+    return cmsgpack.unpack(before)
+  end
+  Write.freely()
+  Time.keep()
+  local step, replies = Step.new(), {}
+  Step.load(step, request.ids)
+  for place, id in ipairs(request.ids) do
+    replies[place] = act_on(step, request, id)
+  end
+  Step.flush(step)
+  add_to_trail(request, replies)
+  Trail.keep_answer(request.request, cmsgpack.pack(replies))
+  return replies
+end

@@ -1,0 +1,129 @@
+-- Sweep: what time alone brings about, bounded; any number of sweepers may run at once.
+-- needs: base.time, base.write, tables.counts, tables.gates, tables.jobs, tables.signals
+-- needs: tables.workers, engine.expire, engine.feeding, engine.horizon, engine.lapse
+-- needs: engine.promotion, engine.step, engine.turns
+local Sweep = {}
+
+-- Lanes that one sweep promotes in.
+local LANES = 16
+
+-- How long a worker that is gone is still listed.
+local WORKER_KEPT_MS = 3600000
+
+-- An awaiting job's deadline has come: the provider is asked, then the policy decides.
+local function meet_deadline(step, row)
+  local policy = Jobs.policy(row.policy)
+  if row.cancel_requested then
+    Step.finish(step, row, 'cancelled', 'deadline', { reason = 'cancelled' })
+  elseif row.reconciles <= 0 and Lapse.ask_provider(step, row) then
+    return
+  elseif policy.cascade then
+    Turns.end_turn(step, row, 'timeout', 'no answer in time')
+  elseif policy.on_deadline == 'retry' then
+    Lapse.fail(step, row, 'deadline', 'no signal came in time', 'deadline')
+  else
+    local said = { reason = 'deadline', error = 'no signal came in time' }
+    Step.finish(step, row, 'dead', 'deadline', said)
+  end
+end
+
+local function meet_deadlines(step, n)
+  local ids = Jobs.deadlines(n)
+  Step.load(step, ids)
+  for _, id in ipairs(ids) do
+    meet_deadline(step, step.rows[id])
+  end
+  return #ids
+end
+
+local function forget_workers()
+  local gone = {}
+  for _, one in ipairs(Workers.all()) do
+    if one.lapsed and one.seen_at < Time.now - WORKER_KEPT_MS then
+      gone[#gone + 1] = one.id
+    end
+  end
+  if #gone > 0 then
+    Workers.remove(gone)
+  end
+end
+
+-- Forgets what is past its retention. Returns how many jobs.
+local function forget(n)
+  local ids = Jobs.purgeable(n)
+  if #ids > 0 then
+    for _, row in pairs(Jobs.load(ids)) do
+      Counts.move(row.lane, row.state, nil, 1)
+    end
+    Jobs.remove(ids)
+  end
+  local stale = Signals.stale(n)
+  if #stale > 0 then
+    Signals.drop(stale)
+  end
+  forget_workers()
+  return #ids
+end
+
+local function earliest(...)
+  local first
+  for place = 1, select('#', ...) do
+    local at = select(place, ...)
+    if at ~= nil and (first == nil or at < first) then
+      first = at
+    end
+  end
+  return first
+end
+
+local function lapse_workers(step, n)
+  local workers, lost = Workers.lapsed(n), 0
+  for _, worker in ipairs(workers) do
+    lost = lost + Lapse.lapse(step, worker)
+  end
+  return #workers, lost
+end
+
+local function promote_due(step)
+  local promoted = 0
+  for _, lane in ipairs(Jobs.lanes_due(LANES)) do
+    promoted = promoted + Promotion.promote(step, lane)
+  end
+  return promoted
+end
+
+-- Does up to n of each thing. Returns what `SweepReply` tells.
+function Sweep.run(request)
+  local n = request.n
+  Horizon.begin(request)
+  local step = Step.new()
+  -- Asked for before anything is written, for it cannot be undone.
+  Horizon.ask_short(n)
+  Write.freely()
+  Time.keep()
+  local workers, lost = lapse_workers(step, n)
+  local expired = Expire.expire(step, n)
+  local late = meet_deadlines(step, n)
+  -- What ended above must be written before anything is fed or forgotten.
+  Step.flush(step)
+  local promoted = promote_due(step)
+  local timers, fed = Feeding.run_timers(step.book, n)
+  Horizon.extend_short(step.book, n)
+  Step.flush(step)
+  local removed = forget(n)
+  return {
+    lost = lost,
+    deadlines = late,
+    expired = expired,
+    promoted = promoted,
+    fed = fed,
+    removed = removed,
+    next_at = earliest(
+      Workers.next_lapse(),
+      Jobs.next_deadline(),
+      Jobs.next_expiry(),
+      Gates.next_timer()
+    ),
+    again = workers == n or expired == n or late == n or timers == n or removed == n,
+  }
+end
