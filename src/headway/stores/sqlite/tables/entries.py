@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headway.stores.ledger.packing import decode_entry, encode_entry
 from headway.stores.ledger.rows import EntryRow
-from headway.stores.sqlite.codec import decode_entry, encode_entry
 from headway.stores.sqlite.session import Session
 
 _LOAD = (

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from headway.stores.ledger.packing import decode_gate_spec, decoder, encode, encode_gate_spec
 from headway.stores.ledger.rows import GateRow, TemplateRow
-from headway.stores.sqlite.codec import decode_gate_spec, decoder, encode, encode_gate_spec
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.numbers import DEFINITIONS
 from headway.stores.sqlite.session import Session

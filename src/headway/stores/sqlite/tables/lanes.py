@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from headway.stores.ledger.packing import decode_lane_spec, encode_lane_spec
 from headway.stores.ledger.rows import LaneRow
-from headway.stores.sqlite.codec import decode_lane_spec, encode_lane_spec
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headway.stores.ledger.packing import decode_names, encode
 from headway.stores.ledger.rows import WorkerRow
-from headway.stores.sqlite.codec import decode_names, encode
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headway.core.state import QUEUED
+from headway.stores.ledger.packing import decoder, encode
 from headway.stores.ledger.rows import JobRow, RunRow
-from headway.stores.sqlite.codec import decoder, encode
 from headway.stores.sqlite.database import number_list, text_list
 from headway.stores.sqlite.numbers import KEPT_EVENTS, LAST_SEQ
 from headway.stores.sqlite.tables.jobs.base import JobsBase

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from headway.stores.ledger.rows import JobRow
-from headway.stores.sqlite.codec import (
+from headway.stores.ledger.packing import (
     decode_cascade,
     decode_members,
     decode_uses,
@@ -16,6 +15,7 @@ from headway.stores.sqlite.codec import (
     encode_members,
     encode_uses,
 )
+from headway.stores.ledger.rows import JobRow
 from headway.stores.sqlite.session import Session
 from headway.stores.sqlite.tables.states import CODES, STATES
 

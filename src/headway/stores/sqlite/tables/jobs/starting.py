@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from headway.core.flow import Head, Order
-from headway.stores.ledger.rows import Finished, GatedStart, HeldRow, JobRow
-from headway.stores.sqlite.codec import (
+from headway.stores.ledger.packing import (
     decode_cascade,
     decode_uses,
     encode_cascade,
     encode_members,
 )
+from headway.stores.ledger.rows import Finished, GatedStart, HeldRow, JobRow
 from headway.stores.sqlite.database import number_list, text_list
 from headway.stores.sqlite.tables.jobs.keeping import JobKeeping
 from headway.stores.sqlite.tables.jobs.record import COLUMNS, Row
