@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -11,6 +12,7 @@ from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.testing.conformance import MakeStore, StoreConformance
 from tests.conformance.twice import TwiceStore
+from tests.servers.redis import GivenRedis, RedisServer
 
 
 class TestRepeatedMemoryStore(StoreConformance):
@@ -28,4 +30,13 @@ class TestRepeatedSqliteStore(StoreConformance):
             open_store(
                 f"sqlite:///{tmp_path}/headway-{next(numbers)}.db?synchronous=normal", clock=clock
             )
+        )
+
+
+@pytest.mark.slow
+class TestRepeatedRedisStore(StoreConformance):
+    @pytest.fixture
+    def make_store(self, redis_server: RedisServer | GivenRedis) -> MakeStore:
+        return lambda clock: TwiceStore(
+            open_store(f"{redis_server.url}?namespace=twice-{uuid4().hex}", clock=clock)
         )

@@ -2,7 +2,8 @@
 -- needs: base.codec, tables.jobs
 local Listing = {}
 
-local CHUNK = 500
+-- Rows fetched at once: few for a small page that nothing filters, never very few.
+local FEWEST, MOST = 100, 500
 local ENDED_BADLY = { dead = true, cancelled = true }
 
 -- The next ids behind a seq, by the index that fits the question best.
@@ -56,8 +57,9 @@ end
 function Listing.page(request)
   local wanted, looked, last = {}, 0, request.after
   local matches = filter(request)
+  local chunk = math.min(MOST, math.max(FEWEST, request.limit + 1))
   while true do
-    local ids = walk(request, last, CHUNK)
+    local ids = walk(request, last, chunk)
     for _, seen in ipairs(Jobs.glance(ids)) do
       if #wanted == request.limit or looked == request.looked_at then
         return rows_of(wanted), Codec.digits(last)
@@ -67,7 +69,7 @@ function Listing.page(request)
         wanted[#wanted + 1] = seen.id
       end
     end
-    if #ids < CHUNK then
+    if #ids < chunk then
       return rows_of(wanted), nil
     end
   end

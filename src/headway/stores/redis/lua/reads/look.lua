@@ -3,11 +3,12 @@
 -- A read only collects; the views are made of the rows by the client. So each read looks at every
 -- row that its view may ask for, and at a bounded number of them.
 -- needs: base.time, tables.jobs, tables.gates, tables.permits, tables.starts, tables.lanes
+-- needs: tables.trail
 local Look = {}
 
 -- Begins a look; `told` is what the client gets.
 function Look.new()
-  return { told = { now = Time.now }, seen = {}, declared = Gates.templates() }
+  return { told = { now = Time.now }, seen = {} }
 end
 
 local function list(look, name)
@@ -72,7 +73,7 @@ end
 
 -- What holds of a declared gate now; nil if it is none. Told.
 function Look.template(look, name)
-  local row = look.declared[name]
+  local row = Gates.templates()[name]
   if row == nil then
     return nil
   end
@@ -85,7 +86,7 @@ end
 
 -- Tells all that is declared.
 function Look.templates(look)
-  for name in pairs(look.declared) do
+  for name in pairs(Gates.templates()) do
     Look.template(look, name)
   end
 end
@@ -193,7 +194,7 @@ function Look.state(look, name, limits)
   if name:sub(1, 5) == 'lane:' then
     Look.lane(look, name:sub(6))
   end
-  for template, row in pairs(look.declared) do
+  for template, row in pairs(Gates.templates()) do
     local spec = row.override or row.spec
     if spec.kind == 'pool' and may_match(template, name) then
       for _, member in ipairs(spec.members) do

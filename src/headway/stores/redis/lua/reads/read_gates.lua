@@ -1,5 +1,5 @@
 -- Gates by name: these, or a page of those that are declared or of which there is a row.
--- needs: reads.look, tables.gates
+-- needs: reads.look, tables.gates, engine.gate_names
 local ReadGates = {}
 
 -- The names of a page, as the view will choose them; the rows of the page are told.
@@ -14,15 +14,15 @@ local function page(look, request)
       found[row.name] = true
     end
   end
-  for name in pairs(look.declared) do
-    if name > request.after and (last == nil or name <= last) then
+  for name in pairs(Gates.templates()) do
+    if GateNames.sorts_before(request.after, name) and not (last and GateNames.sorts_before(last, name)) then
       found[name] = true
     end
   end
   for name in pairs(found) do
     names[#names + 1] = name
   end
-  table.sort(names)
+  table.sort(names, GateNames.sorts_before)
   look.told.gate_page = told
   return names, request.limit
 end

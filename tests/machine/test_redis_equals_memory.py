@@ -1,0 +1,41 @@
+"""Random commands on Redis and on memory: equal replies, equal dumps, clean audits."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from headway.contract.clock import Clock
+from headway.contract.store import Store
+from headway.stores import open_store
+from tests.machine.machine import LONG, SHORT, StoresMachine
+from tests.servers.redis import GivenRedis, RedisServer
+
+
+class RedisMachine(StoresMachine):
+    """Memory and a namespace of a Redis."""
+
+    store_name = "Redis"
+    url: str
+
+    def open(self, clock: Clock) -> Store:
+        return open_store(f"{self.url}?namespace=machine-{uuid4().hex}", clock=clock)
+
+
+class TestRedisEqualsMemory(RedisMachine.TestCase):
+    settings = SHORT
+
+    @pytest.fixture(autouse=True)
+    def serve(self, redis_server: RedisServer | GivenRedis) -> None:
+        RedisMachine.url = redis_server.url
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+class TestRedisEqualsMemoryInLongHistories(RedisMachine.TestCase):
+    settings = LONG
+
+    @pytest.fixture(autouse=True)
+    def serve(self, redis_server: RedisServer | GivenRedis) -> None:
+        RedisMachine.url = redis_server.url
