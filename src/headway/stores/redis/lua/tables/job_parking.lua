@@ -1,0 +1,146 @@
+-- Jobs that are set aside at a closed keyed gate, and those that were fed from one.
+-- needs: base.keys, base.codec, base.write, base.time, tables.job_record, tables.job_rows, tables.job_filing, tables.job_starts
+
+local JobParking = {}
+
+local n4, name = Codec.n4, Codec.name
+local sub = string.sub
+
+-- The first members of a set within bounds.
+local function members(key, low, high, limit)
+  return redis.call('ZRANGEBYLEX', key, low, high, 'LIMIT', 0, limit)
+end
+
+-- Flows with jobs parked at a gate (unfit ones left out), those above `after` (-1 for all).
+function JobParking.parked_flows(gate, after, limit)
+  local prefix, flows = name(gate), {}
+  local high = Codec.behind(prefix)
+  while #flows < limit do
+    local member = members(Keys.parked, '[' .. prefix .. n4(after + 1), high, 1)[1]
+    if not member then
+      break
+    end
+    after = Codec.read4(member, #prefix + 1)
+    flows[#flows + 1] = after
+  end
+  return flows
+end
+
+-- The first jobs of a flow parked at a gate (unfit ones left out), in order.
+function JobParking.parked_heads(gate, flow, limit)
+  local prefix = name(gate) .. n4(flow)
+  local low, high = Codec.prefix(prefix)
+  local ids = members(Keys.parked, low, high, limit)
+  for place = 1, #ids do
+    ids[place] = sub(ids[place], #prefix + 17)
+  end
+  return JobStarts.heads_of(ids)
+end
+
+-- The order of the first of them; nil for none.
+function JobParking.parked_order(gate, flow)
+  local prefix = name(gate) .. n4(flow)
+  local low, high = Codec.prefix(prefix)
+  local member = members(Keys.parked, low, high, 1)[1]
+  return member and JobFiling.read_order(member, #prefix + 1) or nil
+end
+
+-- How many jobs are parked at a gate, unfit ones among them; counted up to `limit`.
+function JobParking.parked_count(gate, limit)
+  local low, high = Codec.prefix(name(gate))
+  local fit = redis.call('ZLEXCOUNT', Keys.parked, low, high)
+  return math.min(limit, fit + redis.call('ZLEXCOUNT', Keys.unfit, low, high))
+end
+
+-- Unfit jobs parked at a gate, in order of arrival.
+function JobParking.unfit_at(gate, limit)
+  local prefix = name(gate)
+  local low, high = Codec.prefix(prefix)
+  local ids = members(Keys.unfit, low, high, limit)
+  for place = 1, #ids do
+    ids[place] = sub(ids[place], #prefix + 7)
+  end
+  return ids
+end
+
+-- The first gate of a set behind a bound, and the bound behind that gate; nil for none.
+local function next_gate(key, low)
+  local member = members(key, low, '+', 1)[1]
+  if not member then
+    return nil
+  end
+  local gate, at = Codec.read_name(member, 1)
+  return gate, '[' .. sub(Codec.behind(sub(member, 1, at - 1)), 2)
+end
+
+-- Gates with parked jobs, unfit ones among them, by name, those above `after`.
+function JobParking.parked_gates(after, limit)
+  local low = '[' .. sub(Codec.behind(name(after)), 2)
+  local fit, fit_low = next_gate(Keys.parked, low)
+  local unfit, unfit_low = next_gate(Keys.unfit, low)
+  local gates = {}
+  while #gates < limit and (fit or unfit) do
+    local gate = fit
+    if not fit or (unfit and Codec.less(unfit, fit)) then
+      gate = unfit
+    end
+    gates[#gates + 1] = gate
+    if fit == gate then
+      fit, fit_low = next_gate(Keys.parked, fit_low)
+    end
+    if unfit == gate then
+      unfit, unfit_low = next_gate(Keys.unfit, unfit_low)
+    end
+  end
+  return gates
+end
+
+-- Waiting jobs of a flow that carry the gate's ticket, as {order, amount}, in order.
+function JobParking.tickets(gate, flow)
+  local prefix = name(gate) .. n4(flow)
+  local low, high = Codec.prefix(prefix)
+  local found = redis.call('ZRANGEBYLEX', Keys.tickets, low, high)
+  for place, member in ipairs(found) do
+    found[place] = {
+      order = JobFiling.read_order(member, #prefix + 1),
+      amount = Codec.read4(member, #prefix + 17),
+    }
+  end
+  return found
+end
+
+-- Changes rows by a function of row and place, files them anew and writes them.
+local function change(ids, alter)
+  local rows, raws = JobRows.load(ids), JobRows.read(ids)
+  local written, filed = JobRows.batch(), JobFiling.batch()
+  for place, id in ipairs(ids) do
+    local row = rows[id]
+    local found, scores = JobFiling.of(row)
+    alter(row, place)
+    JobFiling.move(filed, found, scores, row.flow, row)
+    JobRows.put(written, row, raws[id])
+  end
+  JobRows.write(written)
+  JobFiling.write(filed)
+end
+
+-- Parked jobs become waiting with the gate's ticket; the time parked is added up.
+--   amounts: what each asks for there.
+function JobParking.feed(ids, gate, amounts)
+  change(ids, function(row, place)
+    row.state = 'waiting'
+    row.ticket, row.ticket_amount = gate, amounts[place]
+    row.blocked_ms = row.blocked_ms + Time.now - row.parked_since
+    row.parked_at, row.unfit = nil, false
+  end)
+end
+
+-- Waiting jobs become parked at a gate now; a ticket is gone.
+function JobParking.park(ids, gate, unfit)
+  change(ids, function(row)
+    row.state = 'parked'
+    row.ticket, row.ticket_amount = nil, 0
+    row.parked_at, row.unfit = gate, unfit
+    row.parked_since = Time.now
+  end)
+end

@@ -1,0 +1,181 @@
+-- The table of jobs: rows, and what is filed about them. See `JobTable`; where that has seqs, this
+-- has ids.
+-- needs: base.keys, base.codec, base.write, base.time, tables.interned, tables.job_record, tables.job_rows, tables.job_filing, tables.job_arrivals, tables.job_starts, tables.job_timing, tables.job_parking, tables.job_listing, tables.dedupe, tables.signals
+
+local Jobs = {}
+
+Jobs.flow_number = Interned.flow_number
+Jobs.flow = Interned.flow
+Jobs.policy_number = Interned.policy_number
+Jobs.policy = Interned.policy
+
+Jobs.flows_waiting = JobStarts.flows_waiting
+Jobs.heads = JobStarts.heads
+Jobs.start_plain = JobStarts.start_plain
+Jobs.start_gated = JobStarts.start_gated
+Jobs.finish_plain = JobStarts.finish_plain
+Jobs.held_by = JobStarts.held_by
+Jobs.held_count = JobStarts.held_count
+Jobs.taken_by = JobStarts.taken_by
+Jobs.held = JobStarts.held
+
+Jobs.due = JobTiming.due
+Jobs.promote = JobTiming.promote
+Jobs.next_due = JobTiming.next_due
+Jobs.lanes_due = JobTiming.lanes_due
+Jobs.expired = JobTiming.expired
+Jobs.next_expiry = JobTiming.next_expiry
+Jobs.deadlines = JobTiming.deadlines
+Jobs.next_deadline = JobTiming.next_deadline
+Jobs.purgeable = JobTiming.purgeable
+Jobs.of_entry = JobTiming.of_entry
+
+Jobs.parked_flows = JobParking.parked_flows
+Jobs.parked_heads = JobParking.parked_heads
+Jobs.parked_order = JobParking.parked_order
+Jobs.parked_count = JobParking.parked_count
+Jobs.unfit_at = JobParking.unfit_at
+Jobs.parked_gates = JobParking.parked_gates
+Jobs.tickets = JobParking.tickets
+Jobs.feed = JobParking.feed
+Jobs.park = JobParking.park
+
+Jobs.place = JobListing.place
+Jobs.oldest_due = JobListing.oldest_due
+Jobs.walk = JobArrivals.walk
+Jobs.about = JobListing.about
+Jobs.ended_badly = JobListing.ended_badly
+Jobs.glance = JobListing.glance
+
+-- Files a new job; the commonest two without asking what else it could be.
+local function file_new(batch, row)
+  if not (row.expires_at or row.entry or row.subject or row.ticket) then
+    if row.state == 'waiting' then
+      local order = JobFiling.order(row.flow, row.priority, row.due_at, row.seq)
+      JobFiling.add(batch, Keys.waiting, 0, order .. row.id)
+      JobFiling.fill(batch, row.flow)
+      return
+    elseif row.state == 'scheduled' then
+      local due = struct.pack('>I6I6', row.due_at, row.seq)
+      JobFiling.add(batch, Keys.scheduled, 0, Codec.name(row.lane) .. due .. row.id)
+      return
+    end
+  end
+  JobFiling.move(batch, nil, nil, nil, row)
+end
+
+-- Adds jobs whose ids are new, and gives each its `seq`, growing in this order.
+function Jobs.insert(rows)
+  local count = #rows
+  if count == 0 then
+    return
+  end
+  local seq = Write.hincrby(Keys.facts, 'seq', count) - count
+  local written, filed = JobRows.batch(), JobFiling.batch()
+  for place = 1, count do
+    local row = rows[place]
+    row.seq = seq + place
+    JobRows.put(written, row, nil)
+    file_new(filed, row)
+  end
+  JobRows.write(written)
+  JobFiling.write(filed)
+  JobArrivals.add(rows)
+end
+
+-- Those of the ids that exist, as {id = true}.
+function Jobs.known(ids)
+  local raws, found = JobRows.read(ids), {}
+  for place = 1, #ids do
+    if raws[ids[place]] then
+      found[ids[place]] = true
+    end
+  end
+  return found
+end
+
+-- The jobs that exist, by id; a copy each.
+Jobs.load = JobRows.load
+
+-- Writes changed jobs back whole.
+--   rows: an array. What never changes: seq, id, lane, tenant, kind, created_at.
+function Jobs.save(rows)
+  local ids = {}
+  for place, row in ipairs(rows) do
+    ids[place] = row.id
+  end
+  local raws = JobRows.read(ids)
+  local written, filed = JobRows.batch(), JobFiling.batch()
+  for _, row in ipairs(rows) do
+    local raw = raws[row.id]
+    local old = JobRecord.unpack(raw, row.id)
+    local found, scores = JobFiling.of(old)
+    JobFiling.move(filed, found, scores, old.flow, row)
+    JobRows.put(written, row, raw)
+  end
+  JobRows.write(written)
+  JobFiling.write(filed)
+end
+
+-- The fields of a job's runs.
+local function run_fields(row)
+  local fields = {}
+  for run = 1, row.run do
+    fields[run] = row.id .. Codec.n4(run)
+  end
+  return fields
+end
+
+-- Forgets jobs with their runs, known keys, events and dedupe keys.
+function Jobs.remove(ids)
+  local rows = JobRows.load(ids)
+  local gone, removed, fields, filed = {}, {}, {}, JobFiling.batch()
+  for _, id in ipairs(ids) do
+    local row = rows[id]
+    if row then
+      rows[id] = nil
+      gone[#gone + 1], removed[#removed + 1] = row, id
+      local found, scores = JobFiling.of(row)
+      JobFiling.move(filed, found, scores, row.flow, nil)
+      for _, field in ipairs(run_fields(row)) do
+        fields[#fields + 1] = field
+      end
+      if row.key then
+        Dedupe.forget(row.tenant, row.key, id)
+      end
+    end
+  end
+  JobFiling.write(filed)
+  JobArrivals.remove(gone)
+  JobRows.remove(removed)
+  Write.hdel(Keys.runs, fields)
+  Signals.forget_jobs(removed)
+end
+
+-- Keeps runs that ended.
+--   rows: an array of runs by the names of RunRow.
+function Jobs.add_runs(rows)
+  local values = {}
+  for _, row in ipairs(rows) do
+    values[#values + 1] = row.job .. Codec.n4(row.run)
+    values[#values + 1] = cmsgpack.pack(row)
+  end
+  Write.hset(Keys.runs, values)
+end
+
+-- The runs kept of each job, oldest first; an array by id, absent for none.
+function Jobs.runs(ids)
+  local rows, found = JobRows.load(ids), {}
+  for id, row in pairs(rows) do
+    local runs = {}
+    for _, kept in ipairs(Write.read(Keys.runs, run_fields(row))) do
+      if kept then
+        runs[#runs + 1] = cmsgpack.unpack(kept)
+      end
+    end
+    if runs[1] then
+      found[id] = runs
+    end
+  end
+  return found
+end

@@ -1,0 +1,81 @@
+-- The table of lanes, which come into being with their first job, and of fairness.
+-- needs: base.keys, base.codec, base.write
+
+local Lanes = {}
+
+-- What holds now of a lane: an operator's version, what code says, or the engine's defaults.
+function Lanes.current(row)
+  return row.override or row.spec or { name = row.name, weights = {} }
+end
+
+local function encode(row)
+  return cmsgpack.pack({ spec = row.spec, override = row.override, level = row.level })
+end
+
+-- The lanes that have a row, by name, as {name, spec, override, level}; a copy each.
+function Lanes.load(names)
+  local found = {}
+  for place, kept in ipairs(Write.read(Keys.lanes, names)) do
+    if kept then
+      local row = cmsgpack.unpack(kept)
+      row.name = names[place]
+      found[row.name] = row
+    end
+  end
+  return found
+end
+
+-- Makes the lanes that do not exist.
+function Lanes.ensure(names)
+  local values = {}
+  for place, kept in ipairs(Write.read(Keys.lanes, names)) do
+    if not kept then
+      values[#values + 1] = names[place]
+      values[#values + 1] = encode({ level = 0 })
+    end
+  end
+  Write.hset(Keys.lanes, values)
+end
+
+-- Writes a lane.
+function Lanes.save(row)
+  Write.put(Keys.lanes, row.name, encode(row))
+end
+
+-- All lanes, by name.
+function Lanes.names()
+  local names = redis.call('HKEYS', Keys.lanes)
+  table.sort(names, Codec.less)
+  return names
+end
+
+-- The fields of tenants in a lane.
+local function fields_of(lane, tenants)
+  local prefix, fields = Codec.name(lane), {}
+  for place, tenant in ipairs(tenants) do
+    fields[place] = prefix .. tenant
+  end
+  return fields
+end
+
+-- Virtual starts of the tenants that have any, by tenant.
+--   tenants: an array.
+function Lanes.tenant_starts(lane, tenants)
+  local starts = {}
+  for place, number in ipairs(Write.read(Keys.tenants, fields_of(lane, tenants))) do
+    if number then
+      starts[tenants[place]] = tonumber(number)
+    end
+  end
+  return starts
+end
+
+-- Writes virtual starts.
+--   starts: numbers by tenant.
+function Lanes.save_tenant_starts(lane, starts)
+  local prefix, values = Codec.name(lane), {}
+  for tenant, number in pairs(starts) do
+    values[#values + 1], values[#values + 2] = prefix .. tenant, number
+  end
+  Write.hset(Keys.tenants, values)
+end

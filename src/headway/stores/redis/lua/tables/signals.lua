@@ -1,0 +1,166 @@
+-- The table of keys that runs are known as, and of events that were heard.
+-- needs: base.keys, base.codec, base.write, base.time
+
+local Signals = {}
+
+local name, n6 = Codec.name, Codec.n6
+
+-- In one hash: runs by key under "k", and the keys of a job under "j".
+
+-- The job and the run known under a key; nil for none.
+function Signals.known(key)
+  local kept = redis.call('HGET', Keys.known, 'k' .. key)
+  if not kept then
+    return nil
+  end
+  local run = cmsgpack.unpack(kept)
+  return run[1], run[2]
+end
+
+-- Makes a run known under a key; a later run takes the key over.
+function Signals.make_known(key, job, run)
+  local kept = redis.call('HGET', Keys.known, 'j' .. job)
+  local keys = kept and cmsgpack.unpack(kept) or {}
+  local missing = true
+  for _, one in ipairs(keys) do
+    missing = missing and one ~= key
+  end
+  if missing then
+    keys[#keys + 1] = key
+    Write.put(Keys.known, 'j' .. job, cmsgpack.pack(keys))
+  end
+  Write.put(Keys.known, 'k' .. key, cmsgpack.pack({ job, run }))
+end
+
+local function decode(scope, event, kept)
+  local values = cmsgpack.unpack(kept)
+  return {
+    scope = scope,
+    event = event,
+    key = values[1],
+    at = values[2],
+    number = values[3],
+    kept_until = values[4] or nil,
+    payload = values[5],
+  }
+end
+
+-- The event, if it was heard in the scope; nil if not.
+function Signals.heard(scope, event)
+  local kept = redis.call('HGET', Keys.events, name(scope) .. event)
+  return kept and decode(scope, event, kept) or nil
+end
+
+-- Where an event is filed while it is kept, by its key and in the order of coming.
+local function kept_member(row)
+  return name(row.key) .. n6(row.at) .. n6(row.number) .. name(row.scope) .. row.event
+end
+
+-- Writes an event.
+function Signals.save(row)
+  local place = name(row.scope) .. row.event
+  local old = Signals.heard(row.scope, row.event)
+  if old and old.kept_until then
+    Write.zrem(Keys.kept, { kept_member(old) })
+  end
+  local number = old and old.number or Write.hincrby(Keys.facts, 'events', 1)
+  local values = { row.key, row.at, number, row.kept_until or false, row.payload or '' }
+  Write.put(Keys.events, place, cmsgpack.pack(values))
+  Write.zadd(Keys.scopes, { 0, place })
+  if row.kept_until then
+    local new = { key = row.key, at = row.at, number = number, scope = row.scope, event = row.event }
+    Write.zadd(Keys.kept, { 0, kept_member(new) })
+    Write.zadd(Keys.stale, { row.kept_until, place })
+  else
+    Write.zrem(Keys.stale, { place })
+  end
+end
+
+-- The events of places, name and event in one, in this order.
+local function events_of(places)
+  local found = {}
+  for place, kept in ipairs(Write.read(Keys.events, places)) do
+    if kept then
+      local scope, at = Codec.read_name(places[place], 1)
+      found[#found + 1] = decode(scope, string.sub(places[place], at), kept)
+    end
+  end
+  return found
+end
+
+-- Events kept for a key, oldest first.
+function Signals.kept(key)
+  local prefix = name(key)
+  local low, high = Codec.prefix(prefix)
+  local places = redis.call('ZRANGEBYLEX', Keys.kept, low, high)
+  for place, member in ipairs(places) do
+    places[place] = string.sub(member, #prefix + 13)
+  end
+  return events_of(places)
+end
+
+-- How many events are kept.
+function Signals.kept_count()
+  return redis.call('ZCARD', Keys.stale)
+end
+
+-- Forgets events.
+--   rows: each with its scope and event.
+function Signals.drop(rows)
+  local places, kept = {}, {}
+  for _, row in ipairs(rows) do
+    places[#places + 1] = name(row.scope) .. row.event
+  end
+  for _, old in ipairs(events_of(places)) do
+    if old.kept_until then
+      kept[#kept + 1] = kept_member(old)
+    end
+  end
+  Write.zrem(Keys.kept, kept)
+  Write.zrem(Keys.stale, places)
+  Write.zrem(Keys.scopes, places)
+  Write.hdel(Keys.events, places)
+end
+
+-- Events kept for longer than they may be, earliest first.
+function Signals.stale(limit)
+  return events_of(redis.call('ZRANGEBYSCORE', Keys.stale, '-inf', Time.now, 'LIMIT', 0, limit))
+end
+
+-- The fields under which a job is known: its own list, and keys that no other job took over.
+local function known_fields(jobs)
+  local lists, fields, keys, owners = {}, {}, {}, {}
+  for place, job in ipairs(jobs) do
+    lists[place] = 'j' .. job
+  end
+  for place, kept in ipairs(Write.read(Keys.known, lists)) do
+    if kept then
+      fields[#fields + 1] = lists[place]
+      for _, key in ipairs(cmsgpack.unpack(kept)) do
+        keys[#keys + 1], owners[#owners + 1] = 'k' .. key, jobs[place]
+      end
+    end
+  end
+  for place, kept in ipairs(Write.read(Keys.known, keys)) do
+    if kept and cmsgpack.unpack(kept)[1] == owners[place] then
+      fields[#fields + 1] = keys[place]
+    end
+  end
+  return fields
+end
+
+-- Jobs are gone, and what was known and heard of them with them.
+function Signals.forget_jobs(jobs)
+  Write.hdel(Keys.known, known_fields(jobs))
+  if redis.call('ZCARD', Keys.scopes) == 0 then
+    return
+  end
+  local gone = {}
+  for _, job in ipairs(jobs) do
+    local low, high = Codec.prefix(name(job))
+    for _, member in ipairs(redis.call('ZRANGEBYLEX', Keys.scopes, low, high)) do
+      gone[#gone + 1] = member
+    end
+  end
+  Signals.drop(events_of(gone))
+end

@@ -1,0 +1,100 @@
+-- The table of starts that rates count: one number for each gate and millisecond.
+-- needs: base.keys, base.codec, base.write, base.time
+
+local Starts = {}
+
+local n6, name = Codec.n6, Codec.name
+-- Members read in one call.
+local PAGE = 1000
+
+-- The bounds of a gate's moments later than one, up to another; nil for no end.
+local function bounds(prefix, after_at, until_at)
+  local low = '[' .. prefix .. n6(math.max(0, after_at + 1))
+  if until_at then
+    return low, '(' .. prefix .. n6(until_at + 1)
+  end
+  return low, Codec.behind(prefix)
+end
+
+-- The moment and the number of a member.
+local function read(member)
+  local size = #member
+  return Codec.read6(member, size - 11), Codec.read6(member, size - 5)
+end
+
+-- Counts starts now.
+--   counts: numbers by gate.
+function Starts.add(counts)
+  local gone, added = {}, {}
+  for gate, number in pairs(counts) do
+    local place = name(gate) .. n6(Time.now)
+    local low, high = Codec.prefix(place)
+    local old = redis.call('ZRANGEBYLEX', Keys.starts, low, high, 'LIMIT', 0, 1)[1]
+    if old then
+      gone[#gone + 1] = old
+      local _, before = read(old)
+      number = number + before
+    end
+    added[#added + 1], added[#added + 2] = 0, place .. n6(number)
+  end
+  Write.zrem(Keys.starts, gone)
+  Write.zadd(Keys.starts, added)
+end
+
+-- Calls a function with the members within bounds, a page at a time.
+local function each_page(low, high, look)
+  while true do
+    local members = redis.call('ZRANGEBYLEX', Keys.starts, low, high, 'LIMIT', 0, PAGE)
+    look(members)
+    if #members < PAGE then
+      return
+    end
+    low = '(' .. members[PAGE]
+  end
+end
+
+-- The sum of the numbers of members.
+local function sum_of(members)
+  local sum = 0
+  for _, member in ipairs(members) do
+    local _, number = read(member)
+    sum = sum + number
+  end
+  return sum
+end
+
+-- Forgets the starts up to a moment, that one included.
+-- Returns how many starts were forgotten.
+function Starts.trim(gate, until_at)
+  if until_at < 0 then
+    return 0
+  end
+  local number = 0
+  local low, high = bounds(name(gate), -1, until_at)
+  each_page(low, high, function(members)
+    number = number + sum_of(members)
+    Write.zrem(Keys.starts, members)
+  end)
+  return number
+end
+
+-- How many starts are later than a moment.
+function Starts.total(gate, after_at)
+  local number = 0
+  local low, high = bounds(name(gate), after_at, nil)
+  each_page(low, high, function(members)
+    number = number + sum_of(members)
+  end)
+  return number
+end
+
+-- The first {moment, number} later than a moment, oldest first.
+function Starts.oldest(gate, after_at, limit)
+  local low, high = bounds(name(gate), after_at, nil)
+  local found = redis.call('ZRANGEBYLEX', Keys.starts, low, high, 'LIMIT', 0, limit)
+  for place, member in ipairs(found) do
+    local at, number = read(member)
+    found[place] = { at, number }
+  end
+  return found
+end

@@ -1,0 +1,91 @@
+-- Who did what, when and why; and requests that were answered.
+-- needs: base.keys, base.codec, base.write, base.time
+
+local Trail = {}
+
+local n6 = Codec.n6
+-- How long an answer is kept at least, and how many old ones go with each new one.
+local KEPT_MS = 7200000
+local FORGOTTEN = 100
+
+-- Adds lines; `seq` is given here.
+--   rows: {at, author, reason, verb, target, detail} each.
+function Trail.add(rows)
+  if #rows == 0 then
+    return
+  end
+  local seq = Write.hincrby(Keys.facts, 'trail', #rows) - #rows
+  local lines, targets = {}, {}
+  for place, row in ipairs(rows) do
+    local field = n6(seq + place)
+    local values = { row.at, row.author, row.reason, row.verb, row.target, row.detail }
+    lines[#lines + 1], lines[#lines + 2] = field, cmsgpack.pack(values)
+    targets[#targets + 1], targets[#targets + 2] = 0, Codec.name(row.target) .. field
+  end
+  Write.hset(Keys.trail, lines)
+  Write.zadd(Keys.trail_of, targets)
+end
+
+-- The numbers of all lines before one, newest first.
+local function fields_before(before, limit)
+  local last = tonumber(redis.call('HGET', Keys.facts, 'trail') or 0)
+  if before and before <= last then
+    last = before - 1
+  end
+  local fields = {}
+  for seq = last, math.max(1, last - limit + 1), -1 do
+    fields[#fields + 1] = n6(seq)
+  end
+  return fields
+end
+
+-- The numbers of a target's lines before one, newest first.
+local function fields_of(target, before, limit)
+  local prefix = Codec.name(target)
+  local low, high = Codec.prefix(prefix)
+  if before then
+    high = '(' .. prefix .. n6(math.max(0, before))
+  end
+  local fields = redis.call('ZREVRANGEBYLEX', Keys.trail_of, high, low, 'LIMIT', 0, limit)
+  for place, member in ipairs(fields) do
+    fields[place] = string.sub(member, #prefix + 1)
+  end
+  return fields
+end
+
+-- Lines, newest first; of one target, or all (nil); those with a smaller seq than `before` (nil
+-- for all).
+function Trail.page(target, before, limit)
+  local fields = target and fields_of(target, before, limit) or fields_before(before, limit)
+  local rows = {}
+  for place, kept in ipairs(Write.read(Keys.trail, fields)) do
+    local values = cmsgpack.unpack(kept)
+    rows[place] = {
+      seq = Codec.read6(fields[place], 1),
+      at = values[1],
+      author = values[2],
+      reason = values[3],
+      verb = values[4],
+      target = values[5],
+      detail = values[6],
+    }
+  end
+  return rows
+end
+
+-- What a request was answered; nil if it was not.
+function Trail.answer(request)
+  return redis.call('HGET', Keys.answers, request) or nil
+end
+
+-- Keeps what a request was answered, for an hour at least; the first answer stays.
+function Trail.keep_answer(request, answer)
+  local before = '(' .. Codec.digits(Time.now - KEPT_MS)
+  local old = redis.call('ZRANGEBYSCORE', Keys.answered, '-inf', before, 'LIMIT', 0, FORGOTTEN)
+  Write.hdel(Keys.answers, old)
+  Write.zrem(Keys.answered, old)
+  if not Trail.answer(request) then
+    Write.put(Keys.answers, request, answer)
+    Write.zadd(Keys.answered, { Time.now, request })
+  end
+end
