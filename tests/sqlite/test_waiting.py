@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from headway.stores.ledger.wakes import Wakes
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.bells import Bells, folder_of
-from headway.stores.sqlite.wakes import Wakes
 from headway.testing.clock import FakeClock
 from tests.sqlite.rig import LANE, claim, job, one_turn, options
 

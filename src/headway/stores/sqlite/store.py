@@ -10,6 +10,7 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.clock import Clock
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.moving import Parcel
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
@@ -19,6 +20,7 @@ from headway.core.errors import StoreChanged, StoreUnavailable
 from headway.core.job import NewJob
 from headway.stores.ledger import verbs
 from headway.stores.ledger.rounds import with_seen
+from headway.stores.ledger.wakes import Wakes
 from headway.stores.sqlite.backstop import Backstop
 from headway.stores.sqlite.bells import Bells, Ring
 from headway.stores.sqlite.calls import Call, running_loop
@@ -30,7 +32,6 @@ from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.reader import Reader
 from headway.stores.sqlite.timing import monotonic, system_clock
-from headway.stores.sqlite.wakes import Wakes
 from headway.stores.sqlite.writer import Woken, Writer
 
 Answer = TypeVar("Answer")
@@ -70,6 +71,10 @@ class SqliteStore:
     async def _write(self, call: Call[Answer]) -> Answer:
         self._keeper.start()
         return await _ask(self._writer.desk, call)
+
+    async def _read(self, call: Call[Answer]) -> Answer:
+        self._keeper.start()
+        return await _ask(self._reader.desk, call)
 
     # Producing
 
@@ -171,9 +176,17 @@ class SqliteStore:
 
     async def read(self, query: Query[Answer]) -> Answer:
         """See `Store.read`."""
-        self._keeper.start()
-        call = Call(lambda ledger: verbs.read(ledger, query))
-        return await _ask(self._reader.desk, call)
+        return await self._read(Call(lambda ledger: verbs.read(ledger, query)))
+
+    # Moving
+
+    async def take_out(self, cursor: str | None) -> Parcel:
+        """See `Movable.take_out`."""
+        return await self._read(Call(lambda ledger: verbs.take_out(ledger, cursor)))
+
+    async def put_in(self, parcel: Parcel) -> None:
+        """See `Movable.put_in`."""
+        await self._write(Call(lambda ledger: verbs.put_in(ledger, parcel), takes_room=True))
 
     async def close(self) -> None:
         """Lets go of everything; running operations end first."""
