@@ -1,0 +1,292 @@
+-- The one place of the scripts where a claim is decided: which jobs start, and where the others park.
+--
+-- The rules, the same as those of headway.core.claim:
+--
+-- 1. A flow runs while all its shared gates fit its amounts. The first that does not stops the flow.
+-- 2. Within a flow, jobs are taken by priority, due time, arrival. Between the flows of a lane the
+--    best head goes first; in a fair lane the tenant with the fewest starts by weight goes first
+--    among heads of equal priority.
+-- 3. A head whose keyed gates all fit starts and takes all permits, or none.
+-- 4. A head that finds a keyed gate closed is parked there, and the next of its flow is looked at. A
+--    parked job that could pass one day holds back those behind it *at that gate in that flow*.
+-- 5. A job with gates starts only if an idle handler is there for it; the others up to `n`.
+-- 6. When a job with a ticket is parked elsewhere, the round ends, because the store must feed the
+--    next before the flow's order can be known.
+-- needs: engine.cascade, engine.fairness, engine.gate_view, engine.rank_heap
+
+local Claiming = {}
+
+local NO_MEMBERS = {}
+local NO_CANDIDATE = { '' }
+
+-- Whether an order (priority, due time, arrival) stands before another.
+function Claiming.before(a, b)
+  if a.priority ~= b.priority then
+    return a.priority < b.priority
+  end
+  if a.due_at ~= b.due_at then
+    return a.due_at < b.due_at
+  end
+  return a.seq < b.seq
+end
+
+-- Whether a parked head may be moved into its flow with a ticket. A head that does not fit beside
+-- the tickets before it stays, and those behind it with it: so no move is in vain unless another
+-- flow was faster.
+--   free: permits of the gate that can be taken now.
+--   ahead: what the gate's ticketed jobs before it in the flow ask for together.
+--   amount: what it asks for itself.
+function Claiming.may_feed(free, ahead, amount)
+  return ahead + amount <= free
+end
+
+local function new_decision()
+  return { starts = {}, parks = {}, again = false, closed = {} }
+end
+
+local function new_start(head, flow, members, candidate, gated)
+  return { head = head, flow = flow, members = members, candidate = candidate, gated = gated }
+end
+
+local function all_fit(shared)
+  for _, one in ipairs(shared) do
+    if not GateView.fits(one.view, one.amount) then
+      return false
+    end
+  end
+  return true
+end
+
+local function is_plain(heads, count)
+  for place = 1, count do
+    local head = heads[place]
+    if #head.keyed > 0 or head.ticket ~= nil or #head.candidates > 0 then
+      return false
+    end
+  end
+  return true
+end
+
+-- The pools of a flow, and its other gates.
+local function sorted_out(shared)
+  local pools, others = {}, {}
+  for _, one in ipairs(shared) do
+    local part = one.view.kind == 'pool' and pools or others
+    part[#part + 1] = one
+  end
+  return pools, others
+end
+
+local function with_members(view, most, pools, starts)
+  for place = 1, most do
+    if not all_fit(pools) then
+      return
+    end
+    local members = {}
+    for _, one in ipairs(pools) do
+      members[one.view.name] = GateView.take(one.view, one.amount)
+    end
+    starts[place] = new_start(view.heads[place], view.flow, members, '', view.gated)
+  end
+end
+
+-- One flow of jobs without keyed gates, decided together: this is the path that must be fast.
+-- Returns what a round would decide; nil if a job needs to be looked at by itself.
+local function one_flow(view, n, free)
+  local count = math.min(n, #view.heads)
+  if not is_plain(view.heads, count) then
+    return nil
+  end
+  local most = view.gated and math.min(count, free) or count
+  local pools, others = sorted_out(view.shared)
+  for _, one in ipairs(others) do
+    most = math.min(most, math.floor(one.view.free / one.amount))
+  end
+  local decision = new_decision()
+  local starts = decision.starts
+  if #pools > 0 then
+    with_members(view, most, pools, starts)
+  else
+    for place = 1, most do
+      starts[place] = new_start(view.heads[place], view.flow, NO_MEMBERS, '', view.gated)
+    end
+  end
+  for _, one in ipairs(others) do
+    GateView.take_many(one.view, one.amount, #starts)
+  end
+  if #starts == count then
+    decision.again = #starts < n and view.more
+  elseif not all_fit(view.shared) then
+    decision.closed[1] = view.flow
+  end
+  return decision
+end
+
+-- Writes the rank of a flow's head into its place in the merge; whether it changed.
+local function rank_anew(round, entry)
+  local order = entry.view.heads[entry.index].order
+  local level = round.fairness and Fairness.of(round.fairness, entry.view.tenant) or 0
+  local changed = entry.level ~= level or entry.order ~= order
+  entry.priority, entry.level, entry.due_at, entry.seq =
+    order.priority, level, order.due_at, order.seq
+  entry.order = order
+  return changed
+end
+
+local function note_parked(round, flow, gate)
+  local parked = round.parked[flow]
+  if parked == nil then
+    parked = {}
+    round.parked[flow] = parked
+  end
+  parked[gate] = true
+end
+
+-- The first keyed gate that does not let the head pass, and whether it never will; nil if all do.
+local function closed_gate(round, view, head, uses)
+  local parked = round.parked[view.flow]
+  for _, use in ipairs(uses) do
+    local one = round.gate(use)
+    if GateView.never_fits(one, use.amount) then
+      return use.name, true
+    end
+    if not GateView.fits(one, use.amount) or (parked and parked[use.name]) then
+      return use.name, false
+    end
+    local before = round.ahead(view.flow, use.name)
+    if before and Claiming.before(before, head.order) then
+      return use.name, false
+    end
+  end
+  return nil
+end
+
+local function take(one, amount, members)
+  local member = GateView.take(one, amount)
+  if member ~= nil then
+    members[one.name] = member
+  end
+end
+
+local function start(round, view, head, uses, candidate, gated)
+  local members = {}
+  for _, one in ipairs(view.shared) do
+    take(one.view, one.amount, members)
+  end
+  for _, use in ipairs(uses) do
+    take(round.gate(use), use.amount, members)
+  end
+  if gated then
+    round.free = round.free - 1
+  end
+  if round.fairness then
+    Fairness.count(round.fairness, view.tenant)
+  end
+  local starts = round.decision.starts
+  starts[#starts + 1] = new_start(head, view.flow, members, candidate, gated)
+end
+
+local function park(round, view, head, gate, never)
+  local parks = round.decision.parks
+  parks[#parks + 1] = { head = head, flow = view.flow, gate = gate, never_fits = never }
+  if not never then
+    note_parked(round, view.flow, gate)
+  end
+  if head.ticket ~= nil then
+    round.decision.again = true
+  end
+end
+
+-- Starts or parks a head; false if its flow must stop here for want of a handler.
+local function look_at(round, view, head)
+  local gated = view.gated or #head.keyed > 0
+  if gated and round.free <= 0 then
+    return false
+  end
+  local blocked, never = nil, true
+  for _, candidate in ipairs(#head.candidates > 0 and head.candidates or NO_CANDIDATE) do
+    local uses = {}
+    for place, use in ipairs(head.keyed) do
+      uses[place] = Cascade.in_turn(use, candidate)
+    end
+    local gate, hopeless = closed_gate(round, view, head, uses)
+    if gate == nil then
+      start(round, view, head, uses, candidate, gated)
+      return true
+    end
+    if blocked == nil or (never and not hopeless) then
+      blocked, never = gate, hopeless
+    end
+  end
+  park(round, view, head, blocked, never)
+  return true
+end
+
+-- Looks at the best head of all flows, and puts the flow's next into the merge.
+local function merge_one(round, queue, entry)
+  local view, decision = entry.view, round.decision
+  if not all_fit(view.shared) then
+    decision.closed[#decision.closed + 1] = view.flow
+    return
+  end
+  if not look_at(round, view, view.heads[entry.index]) then
+    return
+  end
+  if entry.index < #view.heads then
+    entry.index = entry.index + 1
+    rank_anew(round, entry)
+    RankHeap.push(queue, entry)
+  elseif view.more and #decision.starts < round.n then
+    decision.again = true
+  end
+end
+
+local function run(round, flows)
+  local queue, decision = {}, round.decision
+  for place, view in ipairs(flows) do
+    if #view.heads > 0 then
+      local entry = { view = view, place = place, index = 1 }
+      rank_anew(round, entry)
+      RankHeap.push(queue, entry)
+    end
+  end
+  while #queue > 0 and #decision.starts < round.n and not decision.again do
+    local entry = RankHeap.pop(queue)
+    -- Starts of other flows of its tenant may have moved it back since it was put in.
+    if rank_anew(round, entry) then
+      RankHeap.push(queue, entry)
+    else
+      merge_one(round, queue, entry)
+    end
+  end
+  return decision
+end
+
+-- Decides one round of a claim.
+--   flows: of one lane, none empty: {flow, tenant, shared = {view, amount} each, gated, heads, more}.
+--   gate: gives the view of a keyed gate by its use; the same view each time.
+--   ahead: the order of the first parked job of (flow, gate) that could pass one day, or nil.
+--   n: how many jobs may start; free: how many of them may be gated.
+--   fairness: of a fair lane; counts the starts; else nil.
+-- Returns {starts, parks, again, closed}: what starts and what parks, in order, whether another
+-- round could start more, and the flows that a shared gate stops. The views have had their permits
+-- taken.
+function Claiming.decide(flows, gate, ahead, n, free, fairness)
+  if #flows == 1 and fairness == nil then
+    local decision = one_flow(flows[1], n, free)
+    if decision ~= nil then
+      return decision
+    end
+  end
+  local round = {
+    gate = gate,
+    ahead = ahead,
+    n = n,
+    free = free,
+    fairness = fairness,
+    decision = new_decision(),
+    -- Where this round parked somebody who could pass one day: those behind are held back.
+    parked = {},
+  }
+  return run(round, flows)
+end

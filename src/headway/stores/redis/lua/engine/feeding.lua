@@ -1,0 +1,187 @@
+-- Feeding: parked jobs are moved into their flows when their keyed gate has room.
+-- needs: base.time, tables.jobs, tables.counts, tables.gates
+-- needs: engine.claiming, engine.gate_book, engine.gate_view, engine.wakes
+
+local Feeding = {}
+
+-- Flows read at a time.
+local FEED_FLOWS = 256
+-- Heads fed of one flow in one step; the others as their forerunners leave.
+local FEED_HEADS = 100
+-- Unfit jobs looked at again in one step when their gate's capacity changed.
+local REFIT = 1000
+
+-- Feeds every flow that waits at a keyed gate, as far as the gate has room. Returns how many jobs
+-- were moved.
+function Feeding.feed_gate(book, gate)
+  local moved, after = 0, -1
+  while true do
+    local flows = Jobs.parked_flows(gate, after, FEED_FLOWS)
+    if #flows == 0 then
+      return moved
+    end
+    for _, flow in ipairs(flows) do
+      moved = moved + Feeding.feed_flow(book, gate, flow)
+    end
+    after = flows[#flows]
+  end
+end
+
+local function never_fits(book, head, gate)
+  local use = GateBook.use_at(head, gate)
+  return GateView.never_fits(GateBook.view(book, use), use.amount)
+end
+
+-- Marks those heads unfit that come first and can never pass. Returns whether there were any.
+local function mark_unfit(book, gate, heads)
+  local ids = {}
+  for _, head in ipairs(heads) do
+    if not never_fits(book, head, gate) then
+      break
+    end
+    ids[#ids + 1] = head.id
+  end
+  if #ids == 0 then
+    return false
+  end
+  local rows = {}
+  for _, row in pairs(Jobs.load(ids)) do
+    row.unfit = true
+    rows[#rows + 1] = row
+  end
+  Jobs.save(rows)
+  return true
+end
+
+-- Heads that ask for more than their gate can give since it was lowered hold nobody back. Returns
+-- the head that is first now, if there is one, in an array.
+local function set_aside(book, gate, flow)
+  for _ = 1, REFIT / FEED_HEADS do
+    local heads = Jobs.parked_heads(gate, flow, FEED_HEADS)
+    if not mark_unfit(book, gate, heads) then
+      return { heads[1] }
+    end
+  end
+  return Jobs.parked_heads(gate, flow, 1)
+end
+
+-- The ids and amounts of the first heads that fit beside the tickets before them.
+local function fitting(gate, flow, heads, free)
+  local tickets = Jobs.tickets(gate, flow)
+  local ids, amounts = {}, {}
+  for _, head in ipairs(heads) do
+    local amount, ahead = GateBook.use_at(head, gate).amount, 0
+    for _, ticket in ipairs(tickets) do
+      if Claiming.before(ticket.order, head.order) then
+        ahead = ahead + ticket.amount
+      end
+    end
+    if not Claiming.may_feed(free, ahead, amount) then
+      break
+    end
+    ids[#ids + 1], amounts[#amounts + 1] = head.id, amount
+    tickets[#tickets + 1] = { order = head.order, amount = amount }
+  end
+  return ids, amounts
+end
+
+-- Moves the next parked heads of one flow into it, each with a ticket. Returns how many.
+function Feeding.feed_flow(book, gate, flow)
+  local heads = Jobs.parked_heads(gate, flow, 1)
+  if #heads > 0 and never_fits(book, heads[1], gate) then
+    heads = set_aside(book, gate, flow)
+  end
+  if #heads == 0 then
+    return 0
+  end
+  local view = GateBook.view(book, GateBook.use_at(heads[1], gate))
+  if view.free > 1 then
+    heads = Jobs.parked_heads(gate, flow, math.min(view.free, FEED_HEADS) + 1)
+  end
+  local ids, amounts = {}, {}
+  if view.free > 0 then
+    ids, amounts = fitting(gate, flow, heads, view.free)
+  end
+  if #ids > 0 then
+    Jobs.feed(ids, gate, amounts)
+    local lane = Jobs.flow(flow).lane
+    Feeding.from_parked(lane, #ids)
+    Wakes.wake(lane)
+  end
+  if #heads > #ids then
+    Feeding.arm(book, GateBook.use_at(heads[#ids + 1], gate))
+  end
+  return #ids
+end
+
+-- Counts jobs that went from parked to waiting.
+function Feeding.from_parked(lane, n)
+  Counts.move(lane, 'parked', 'waiting', n)
+  Counts.happened('fed', n)
+end
+
+-- Sets the timer of a keyed gate that is shut now and opens by itself.
+function Feeding.arm(book, use)
+  local view = GateBook.view(book, use)
+  if GateView.fits(view, use.amount) then
+    return
+  end
+  local at = GateBook.opens_at(book, view, use.template, use.amount)
+  if at == nil then
+    return
+  end
+  local row = GateBook.find(book, use.name)
+  if row == nil or row.timer_at == nil or row.timer_at > at then
+    GateBook.change(book, use.name, use.template).timer_at = at
+  end
+end
+
+local function ring(book, gate)
+  local row = GateBook.find(book, gate)
+  if row == nil then
+    return
+  end
+  row = GateBook.change(book, gate, row.template, row.pool)
+  row.timer_at = nil
+  if row.closed_until ~= nil and row.closed_until <= Time.now then
+    row.closed_until, row.closed_by, row.closed_reason = nil, '', ''
+  end
+  GateBook.trim(book, gate)
+end
+
+-- Looks at keyed gates whose timer has come, at most `limit`. Returns how many gates, and how many
+-- jobs were moved.
+function Feeding.run_timers(book, limit)
+  local gates, moved = Gates.due_timers(limit), 0
+  for _, gate in ipairs(gates) do
+    ring(book, gate)
+    Feeding.refit(book, gate)
+    moved = moved + Feeding.feed_gate(book, gate)
+  end
+  return #gates, moved
+end
+
+local function fits_now(book, row, gate)
+  for _, use in ipairs(row.keyed) do
+    if use.name == gate then
+      return not GateView.never_fits(GateBook.view(book, use), use.amount)
+    end
+  end
+  return true
+end
+
+-- Takes jobs that asked for more than their gate could give into its queue again. Whether they fit
+-- now is seen when they are looked at; so a capacity that was raised strands nobody.
+function Feeding.refit(book, gate)
+  local ids, back = Jobs.unfit_at(gate, REFIT), {}
+  if #ids == 0 then
+    return
+  end
+  for _, row in pairs(Jobs.load(ids)) do
+    if fits_now(book, row, gate) then
+      row.unfit = false
+      back[#back + 1] = row
+    end
+  end
+  Jobs.save(back)
+end

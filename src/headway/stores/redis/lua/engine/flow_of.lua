@@ -1,0 +1,96 @@
+-- The flow in which a job waits, by the gates that it asks for.
+-- needs: base.fail, tables.jobs, engine.gate_book, engine.horizon, engine.quoted
+
+local FlowOf = {}
+
+local MAX_SHARED_GATES = 8
+
+local function names_of(gates)
+  local names = {}
+  for place, use in ipairs(gates) do
+    names[place] = use.name
+  end
+  return names
+end
+
+-- Lets gates pass that a job can ask for together; their names and amounts were looked at by the
+-- client, or when the job was made.
+local function check_together(kind, gates)
+  local seen, shared = {}, 0
+  for _, use in ipairs(gates) do
+    if seen[use.name] then
+      local message = 'job of kind ' .. Quoted.text(kind) .. ' asks for one gate twice: '
+      local names = table.concat(names_of(gates), ', ')
+      local hint = 'name it once, with the sum as amount'
+      Fail.refuse('InvalidValue', message .. names, hint)
+    end
+    seen[use.name] = true
+    shared = shared + (use.shared and 1 or 0)
+  end
+  if shared > MAX_SHARED_GATES then
+    local message = 'job of kind ' .. Quoted.text(kind) .. ' asks for more than 8 shared gates'
+    Fail.refuse('InvalidValue', message, 'let one gate stand for several')
+  end
+end
+
+local function check_use(book, kind, use)
+  local spec = GateBook.spec(book, use.template)
+  if spec == nil then
+    local message = 'a job of kind ' .. Quoted.text(kind) .. ' needs the gate '
+    local hint = 'nothing declares it; declare it before you enqueue'
+    Fail.refuse('UnknownGate', message .. Quoted.text(use.template), hint)
+  end
+  if spec.shared ~= use.shared then
+    local one, other = 'keyed', 'shared'
+    if spec.shared then
+      one, other = other, one
+    end
+    local message = 'the gate ' .. Quoted.text(use.template) .. ' is ' .. one
+    Fail.refuse(
+      'InvalidValue',
+      message .. ', and is asked for as ' .. other,
+      'ask for it as it is declared'
+    )
+  end
+end
+
+-- Lets gates pass that a job of a kind can ask for now. Refuses with UnknownGate if one is not
+-- declared, with InvalidValue if they cannot be asked for together, or if one is declared as a
+-- shared gate and asked for as a keyed one or the reverse. Writes nothing.
+function FlowOf.check(book, kind, gates)
+  check_together(kind, gates)
+  for _, use in ipairs(gates) do
+    check_use(book, kind, use)
+  end
+end
+
+-- The uses among gates that are new hours.
+function FlowOf.new_hours(book, gates)
+  local found = {}
+  for _, use in ipairs(gates) do
+    if Horizon.is_new(book, use) then
+      found[#found + 1] = use
+    end
+  end
+  return found
+end
+
+-- Finds or makes the flow of a job whose gates were checked; hours that are new are added to the
+-- book. Returns the flow's number, and those of the gates that are keyed.
+function FlowOf.make(book, lane, tenant, kind, gates)
+  local shared, keyed = {}, {}
+  for _, use in ipairs(gates) do
+    Horizon.ensure_hours(book, use)
+    local part = use.shared and shared or keyed
+    part[#part + 1] = use
+  end
+  local key = { lane = lane, tenant = tenant, kind = kind, shared = shared }
+  return Jobs.flow_number(key), keyed
+end
+
+-- Finds or makes the flow of a job; see `check` for what is refused, and `make`.
+function FlowOf.flow_of(book, lane, tenant, kind, gates)
+  FlowOf.check(book, kind, gates)
+  Horizon.require(book, FlowOf.new_hours(book, gates))
+  return FlowOf.make(book, lane, tenant, kind, gates)
+end

@@ -1,0 +1,370 @@
+-- The gates of one step: what room they have, what is taken and given back.
+--
+-- A book loads each gate once and is written once, at the end of the step.
+-- needs: base.fail, base.time, tables.gates, tables.starts, tables.lanes
+-- needs: engine.cascade, engine.gate_view, engine.hours, engine.pool, engine.slots, engine.states
+
+local GateBook = {}
+
+-- How long after its window a keyed rate is forgotten.
+local FORGET_AFTER_MS = 60000
+
+function GateBook.new()
+  return {
+    -- By name; false for a gate that is known to have no row.
+    rows = {},
+    views = {},
+    dirty = {},
+    -- By lane; false for unlimited.
+    concurrencies = {},
+  }
+end
+
+-- What is known of a gate
+
+-- Loads gates in one go; those without a row are remembered as such.
+function GateBook.prefetch(book, names)
+  local wanted = {}
+  for _, name in ipairs(names) do
+    if book.rows[name] == nil then
+      book.rows[name] = false
+      wanted[#wanted + 1] = name
+    end
+  end
+  if #wanted > 0 then
+    for name, row in pairs(Gates.load(wanted)) do
+      book.rows[name] = row
+    end
+  end
+end
+
+-- Loads the gates of these uses, members of pools among them.
+function GateBook.prefetch_uses(book, uses)
+  if #uses == 0 then
+    return
+  end
+  local names = {}
+  for _, use in ipairs(uses) do
+    names[#names + 1] = use.name
+    local spec = GateBook.spec(book, use.template)
+    if spec ~= nil and spec.kind == 'pool' then
+      for _, member in ipairs(spec.members) do
+        names[#names + 1] = Pool.member_gate(use.name, member[1])
+      end
+    end
+  end
+  GateBook.prefetch(book, names)
+end
+
+-- The gate's row; nil if there is none.
+function GateBook.find(book, name)
+  if book.rows[name] == nil then
+    GateBook.prefetch(book, { name })
+  end
+  return book.rows[name] or nil
+end
+
+-- The gate's row, made if need be, to be changed; written at the end of the step.
+function GateBook.change(book, name, template, pool)
+  local row = GateBook.find(book, name)
+  if row == nil then
+    row = Gates.new(name, template, pool or '')
+    book.rows[name] = row
+  end
+  book.dirty[name] = true
+  return row
+end
+
+-- What is declared under a name, an operator's values applied; nil if nothing is.
+function GateBook.spec(_, template)
+  local declared = Gates.templates()[template]
+  return declared and Gates.current(declared) or nil
+end
+
+local function is_shut(row)
+  return row ~= nil and row.closed_until ~= nil and row.closed_until > Time.now
+end
+
+local function capacity_of(declared, row)
+  if row ~= nil and row.capacity ~= nil then
+    return row.capacity
+  end
+  return declared or 0
+end
+
+local function used_of(row)
+  return row and row.used or 0
+end
+
+-- Views
+
+local function close(view, row)
+  if not is_shut(row) then
+    return
+  end
+  view.free = 0
+  if row.closed_until >= States.FOREVER then
+    view.opens_at = nil
+  else
+    view.opens_at = math.max(row.closed_until, view.opens_at or 0)
+  end
+end
+
+local function look_slots(_, view, spec, row)
+  view.most = capacity_of(spec.capacity, row)
+  view.free = Slots.room(view.most, used_of(row))
+end
+
+local function look_rate(_, view, spec, row)
+  view.most = capacity_of(spec.limit, row)
+  if used_of(row) > 0 then
+    view.counted = Starts.total(view.name, Time.now - (spec.per_ms or 0))
+  end
+  view.free = Slots.room(view.most, view.counted)
+end
+
+local function look_hours(_, view, _, row)
+  local opens = row and row.opens or {}
+  if not Hours.is_open(opens, Time.now) then
+    view.free = 0
+    view.opens_at = Hours.next_opening(opens, Time.now)
+  end
+end
+
+-- When the first closed member of a pool opens by itself, if that is known.
+local function member_opens_at(book, pool, spec)
+  local first
+  for _, member in ipairs(spec.members) do
+    local row = GateBook.find(book, Pool.member_gate(pool, member[1]))
+    if is_shut(row) and row.closed_until < States.FOREVER then
+      first = math.min(first or row.closed_until, row.closed_until)
+    end
+  end
+  return first
+end
+
+local function look_pool(book, view, spec, row)
+  view.strategy = spec.strategy
+  view.last = row and row.last or ''
+  view.most, view.free = 0, 0
+  for place, member in ipairs(spec.members) do
+    local own = GateBook.find(book, Pool.member_gate(view.name, member[1]))
+    local most, used = capacity_of(member[2], own), used_of(own)
+    local free = is_shut(own) and 0 or Slots.room(most, used)
+    view.members[place] = { name = member[1], capacity = most, used = used, free = free }
+    view.most, view.free = math.max(view.most, most), math.max(view.free, free)
+  end
+  if view.free == 0 then
+    view.opens_at = member_opens_at(book, view.name, spec)
+  end
+end
+
+local LOOKS = { slots = look_slots, rate = look_rate, hours = look_hours, pool = look_pool }
+
+-- The room that a declared gate has in this step.
+function GateBook.view(book, use)
+  local name = use.name
+  local known = book.views[name]
+  if known ~= nil then
+    return known
+  end
+  local spec = GateBook.spec(book, use.template)
+  if spec == nil then
+    local message = "the gate '" .. name .. "' is asked for, but '" .. use.template
+    Fail.refuse('InvariantBroken', message .. "' is not declared")
+  end
+  local row = GateBook.find(book, name)
+  local view = GateView.new(name, spec.kind)
+  LOOKS[spec.kind](book, view, spec, row)
+  close(view, row)
+  book.views[name] = view
+  return view
+end
+
+-- The room of an implicit gate (`all`, `lane:…`, `tenant:…`, `kind:…`); nil while it is undefined,
+-- and so open.
+--   capacity: of a lane's own concurrency; an operator's value for the gate wins.
+function GateBook.implicit(book, name, capacity)
+  local known = book.views[name]
+  if known ~= nil then
+    return known
+  end
+  local row = GateBook.find(book, name)
+  local most = capacity
+  if row ~= nil and row.capacity ~= nil then
+    most = row.capacity
+  end
+  if most == nil and not is_shut(row) then
+    return nil
+  end
+  local view = GateView.new(name, most ~= nil and 'slots' or nil)
+  if most ~= nil then
+    view.most = most
+    view.free = Slots.room(most, used_of(row))
+  end
+  close(view, row)
+  book.views[name] = view
+  return view
+end
+
+local function concurrency_of(book, lane)
+  local known = book.concurrencies[lane]
+  if known == nil then
+    local row = Lanes.load({ lane })[lane]
+    known = row and Lanes.current(row).concurrency or false
+    book.concurrencies[lane] = known
+  end
+  return known or nil
+end
+
+-- The names of the four gates that always apply to a flow's jobs.
+function GateBook.implicit_names(flow)
+  return { 'all', 'lane:' .. flow.lane, 'tenant:' .. flow.tenant, 'kind:' .. flow.kind }
+end
+
+-- Those of the four gates that always apply to a flow's jobs that are defined.
+function GateBook.implicit_of(book, flow)
+  local views = {}
+  for place, name in ipairs(GateBook.implicit_names(flow)) do
+    local capacity = place == 2 and concurrency_of(book, flow.lane) or nil
+    views[#views + 1] = GateBook.implicit(book, name, capacity)
+  end
+  return views
+end
+
+-- When a gate that does not fit an amount now opens by itself, if that is known.
+function GateBook.opens_at(book, view, template, amount)
+  if view.opens_at ~= nil or view.kind ~= 'rate' then
+    return view.opens_at
+  end
+  local spec = GateBook.spec(book, template)
+  if spec == nil or is_shut(GateBook.find(book, view.name)) or amount > view.most then
+    return nil
+  end
+  local per_ms = spec.per_ms or 0
+  local after_at = Time.now - per_ms
+  -- So many starts must leave the window first; each stored moment counts at least one.
+  local excess = Starts.total(view.name, after_at) + amount - view.most
+  for _, one in ipairs(Starts.oldest(view.name, after_at, math.max(1, excess))) do
+    excess = excess - one[2]
+    if excess <= 0 then
+      return one[1] + per_ms
+    end
+  end
+  return nil
+end
+
+-- Taking and giving back
+
+-- Counts permits of a Slots, a member or an implicit gate as out.
+function GateBook.use_up(book, name, template, amount, pool)
+  local row = GateBook.change(book, name, template, pool)
+  row.used = row.used + amount
+end
+
+-- Forgets the starts of a rate that no window needs any more.
+local function trim_row(row, spec)
+  row.used = row.used - Starts.trim(row.name, Time.now - (spec.per_ms or 0))
+end
+
+-- There may be millions of keyed rates: each is forgotten when its window is over.
+local function forget_later(row, spec)
+  if row.timer_at == nil and not spec.shared then
+    row.timer_at = Time.now + (spec.per_ms or 0) + FORGET_AFTER_MS
+  end
+end
+
+-- Counts starts of rates now, and forgets those that no window needs any more.
+--   counts: {gate, template, number} each.
+function GateBook.count_starts(book, counts)
+  local numbers = {}
+  for _, one in ipairs(counts) do
+    local row = GateBook.change(book, one.gate, one.template)
+    local spec = GateBook.spec(book, one.template)
+    if spec ~= nil then
+      if row.used > 0 then
+        trim_row(row, spec)
+      end
+      forget_later(row, spec)
+    end
+    row.used = row.used + one.number
+    numbers[one.gate] = one.number
+  end
+  Starts.add(numbers)
+end
+
+-- Forgets a rate's starts that no window needs any more.
+function GateBook.trim(book, name)
+  local row = GateBook.find(book, name)
+  local spec = row and GateBook.spec(book, row.template)
+  if not spec or spec.kind ~= 'rate' or row.used == 0 then
+    return
+  end
+  row = GateBook.change(book, name, row.template)
+  trim_row(row, spec)
+  if row.used > 0 then
+    forget_later(row, spec)
+  end
+  GateBook.forget_view(book, name)
+end
+
+-- Counts permits as back; the view is read anew when it is next looked at. Refuses with
+-- InvariantBroken if fewer are out.
+function GateBook.give_back(book, gate, amount)
+  local row = GateBook.find(book, gate)
+  if row == nil or row.used < amount then
+    local message = string.format("%.0f permits of '%s' come back, but fewer are out", amount, gate)
+    Fail.refuse('InvariantBroken', message)
+  end
+  row.used = row.used - amount
+  book.dirty[gate] = true
+  GateBook.forget_view(book, gate)
+end
+
+-- A gate changed under its view, and under its pool's.
+function GateBook.forget_view(book, gate)
+  book.views[gate] = nil
+  local row = GateBook.find(book, gate)
+  if row ~= nil and row.pool ~= '' then
+    book.views[row.pool] = nil
+  end
+end
+
+-- Keeps which member was chosen last, where the next choice depends on it.
+function GateBook.remember_member(book, pool, template, member)
+  local spec = GateBook.spec(book, template)
+  if spec ~= nil and spec.strategy == 'round_robin' then
+    GateBook.change(book, pool, template).last = member
+  end
+end
+
+-- Writes what changed.
+function GateBook.save(book)
+  local rows = {}
+  for name in pairs(book.dirty) do
+    rows[#rows + 1] = book.rows[name]
+    -- An idle row is gone now; what is asked for next is read again.
+    book.rows[name] = nil
+  end
+  if #rows > 0 then
+    Gates.save(rows)
+    book.dirty = {}
+  end
+end
+
+-- The use by which a parked job waits at a gate, its name resolved. Refuses with InvariantBroken if
+-- it asks for no such gate.
+--   head: the job; gate: where it is parked, or whose ticket it carries.
+function GateBook.use_at(head, gate)
+  local candidates = #head.candidates > 0 and head.candidates or { '' }
+  for _, use in ipairs(head.keyed) do
+    for _, candidate in ipairs(candidates) do
+      local turn = Cascade.in_turn(use, candidate)
+      if turn.name == gate then
+        return turn
+      end
+    end
+  end
+  local message = 'job ' .. head.id .. " is parked at '" .. gate .. "'"
+  Fail.refuse('InvariantBroken', message .. ', which it does not ask for')
+end

@@ -1,0 +1,140 @@
+-- Which declared gate a resolved name belongs to.
+-- needs: base.fail, tables.gates, engine.pool
+
+local GateNames = {}
+
+local PLACEHOLDER = '{[A-Za-z_][A-Za-z0-9_]*}'
+-- One character or more; the first byte of UTF-8, so that none is torn in two.
+local ANY = '[^\128-\191].*'
+local IMPLICIT = { 'lane:', 'tenant:', 'kind:' }
+
+-- Whether the name is one of the four that always apply.
+function GateNames.is_implicit(gate)
+  if gate == 'all' then
+    return true
+  end
+  for _, start in ipairs(IMPLICIT) do
+    if string.sub(gate, 1, #start) == start then
+      return true
+    end
+  end
+  return false
+end
+
+-- How long permits of an implicit gate are kept: a lane's concurrency counts handlers.
+function GateNames.implicit_hold(gate)
+  return string.sub(gate, 1, 5) == 'lane:' and 'run' or 'settled'
+end
+
+-- Whether a text sorts before another by its bytes; `<` would ask the server's locale.
+function GateNames.sorts_before(a, b)
+  local length = math.min(#a, #b)
+  for place = 1, length do
+    local one, other = string.byte(a, place), string.byte(b, place)
+    if one ~= other then
+      return one < other
+    end
+  end
+  return #a < #b
+end
+
+local patterns = {}
+
+local function pattern_of(template)
+  local known = patterns[template]
+  if known == nil then
+    local parts, from = { '^' }, 1
+    while true do
+      local first, last = string.find(template, PLACEHOLDER, from)
+      local fixed = string.sub(template, from, (first or 0) - 1)
+      parts[#parts + 1] = (string.gsub(fixed, '[%^%$%(%)%%%.%[%]%*%+%-%?]', '%%%0'))
+      if first == nil then
+        break
+      end
+      parts[#parts + 1] = ANY
+      from = last + 1
+    end
+    parts[#parts + 1] = '$'
+    known = table.concat(parts)
+    patterns[template] = known
+  end
+  return known
+end
+
+local function matches(template, gate)
+  if template == gate then
+    return true
+  end
+  return string.find(template, '{', 1, true) ~= nil
+    and string.find(gate, pattern_of(template)) ~= nil
+end
+
+local function characters(text)
+  local _, count = string.gsub(text, '[^\128-\191]', '')
+  return count
+end
+
+local function fixed_characters(template)
+  return characters((string.gsub(template, PLACEHOLDER, '')))
+end
+
+local function is_better(one, other)
+  if other == nil or one.size ~= other.size then
+    return other == nil or one.size > other.size
+  end
+  if one.template ~= other.template then
+    return GateNames.sorts_before(other.template, one.template)
+  end
+  return GateNames.sorts_before(other.pool, one.pool)
+end
+
+-- The resolved name of a pool whose member the gate may be; nil if its name has another ending.
+local function pool_of(gate, member)
+  local ending = Pool.member_gate('', member)
+  if #gate > #ending and string.sub(gate, -#ending) == ending then
+    return string.sub(gate, 1, -#ending - 1)
+  end
+  return nil
+end
+
+local function best_member(best, template, spec, gate)
+  for _, one in ipairs(spec.members) do
+    local pool = pool_of(gate, one[1])
+    if pool ~= nil and matches(template, pool) then
+      local size = characters(template) + characters(one[1])
+      local found = { size = size, template = template, pool = pool }
+      best = is_better(found, best) and found or best
+    end
+  end
+  return best
+end
+
+-- The declared gate, and the pool, that a resolved name belongs to.
+--   templates: all declared gates, by name.
+--   gate: resolved, or the name of a pool's member (`pool/member`).
+-- Returns {template, pool}: "" and "" of an implicit gate. Of several templates that match, the one
+-- with the most fixed characters. Refuses with UnknownGate if nothing declares it.
+function GateNames.place_of(templates, gate)
+  if GateNames.is_implicit(gate) then
+    return { template = '', pool = '' }
+  end
+  if templates[gate] ~= nil then
+    return { template = gate, pool = '' }
+  end
+  local best
+  for name, row in pairs(templates) do
+    local spec = Gates.current(row)
+    if spec.kind == 'pool' then
+      best = best_member(best, name, spec, gate)
+    end
+    if matches(name, gate) then
+      local found = { size = fixed_characters(name), template = name, pool = '' }
+      best = is_better(found, best) and found or best
+    end
+  end
+  if best == nil then
+    local message = "no gate '" .. gate .. "' is declared"
+    Fail.refuse('UnknownGate', message, '`headway gates` lists those that are')
+  end
+  return { template = best.template, pool = best.pool }
+end

@@ -1,0 +1,82 @@
+-- Hours as absolute intervals, known at least two weeks ahead. Lua knows no zones: the client works
+-- them out when it is asked, and sends its request again with them.
+-- needs: base.fail, base.time, tables.gates, engine.gate_book
+
+local Horizon = {}
+
+-- A chore extends what is known for less than this.
+local EXTEND_BELOW_MS = 15 * 86400000
+
+local given = {}
+
+-- Takes the intervals that came with a request: `opens`, {opens, horizon_at} by the gate's name.
+function Horizon.begin(request)
+  given = request.opens or {}
+end
+
+-- Asks the client, all at once, for the intervals that these gates need and that did not come with
+-- the request; it is asked before anything is written that cannot be undone.
+--   gates: {name, template, zone} each.
+function Horizon.require(book, gates)
+  local missing, asked = {}, {}
+  for _, gate in ipairs(gates) do
+    local spec = GateBook.spec(book, gate.template)
+    if spec and spec.hours and not given[gate.name] and not asked[gate.name] then
+      asked[gate.name] = true
+      missing[#missing + 1] = {
+        name = gate.name,
+        template = gate.template,
+        zone = gate.zone or 'UTC',
+        spec = spec.hours,
+      }
+    end
+  end
+  if #missing > 0 then
+    Fail.need(missing)
+  end
+end
+
+-- Whether the gate of a use is an Hours that is asked for the first time.
+function Horizon.is_new(book, use)
+  if use.zone == nil then
+    return false
+  end
+  local row = GateBook.find(book, use.name)
+  return row == nil or row.horizon_at == nil
+end
+
+-- Makes the row of an Hours that is asked for the first time.
+function Horizon.ensure_hours(book, use)
+  if Horizon.is_new(book, use) then
+    Horizon.extend(book, use.name, use.template, use.zone)
+  end
+end
+
+-- Keeps an Hours from now to its horizon, as it is declared now.
+function Horizon.extend(book, name, template, zone)
+  local spec = GateBook.spec(book, template)
+  if spec == nil or spec.hours == nil then
+    return
+  end
+  Horizon.require(book, { { name = name, template = template, zone = zone } })
+  local row = GateBook.change(book, name, template)
+  row.zone = zone
+  row.opens = given[name].opens
+  row.horizon_at = given[name].horizon_at
+  GateBook.forget_view(book, name)
+end
+
+-- Asks for the intervals of the hours whose horizon has come near, before anything is written.
+function Horizon.ask_short(limit)
+  local rows = Gates.short_horizons(Time.now + EXTEND_BELOW_MS, limit)
+  Horizon.require(GateBook.new(), rows)
+end
+
+-- Extends hours whose horizon has come near. Returns how many were extended.
+function Horizon.extend_short(book, limit)
+  local rows = Gates.short_horizons(Time.now + EXTEND_BELOW_MS, limit)
+  for _, row in ipairs(rows) do
+    Horizon.extend(book, row.name, row.template, row.zone or 'UTC')
+  end
+  return #rows
+end

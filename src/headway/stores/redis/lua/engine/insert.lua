@@ -1,0 +1,370 @@
+-- Insertion of new jobs, for enqueue and for whatever creates jobs in its own step.
+--
+-- Everything is decided before anything is written: which jobs exist, who has which key, whether
+-- the gates are declared and the lanes have room. Only a follow-up of a cascade that is over at
+-- once can be refused later.
+-- needs: base.fail, base.time, tables.jobs, tables.dedupe, tables.lanes, tables.counts
+-- needs: engine.flow_of, engine.follow_ups, engine.horizon, engine.ids, engine.quoted
+-- needs: engine.retention, engine.states, engine.wakes
+
+local Insert = {}
+
+local NO_GATES = {}
+
+local function new_batch(book, limited)
+  return {
+    book = book,
+    limited = limited,
+    -- What jobs of one place, gates and policy have in common, by lane, tenant, kind and the two.
+    shapes = {},
+    numbers = {},
+    count_of_numbers = 0,
+    -- Jobs to be made, in order, each with its shape.
+    jobs = {},
+    keys = {},
+    key_rows = {},
+    follow = {},
+    -- Jobs by (lane, state), in the order met.
+    counts = {},
+    count_at = {},
+  }
+end
+
+local function body_of(job)
+  return Ids.body_hash(job.kind, job.lane, job.tenant, job.subject, job.args)
+end
+
+local function refuse_other_body(job, body)
+  if body_of(job) ~= body then
+    local message = 'a job ' .. job.id .. ' exists already, with another body'
+    Fail.refuse('IdConflict', message, 'make a new id for new work')
+  end
+end
+
+local function check_same(job)
+  local row = Jobs.load({ job.id })[job.id]
+  local body = row.body
+  if body == nil or body == '' then
+    body = body_of(row)
+  end
+  refuse_other_body(job, body)
+end
+
+-- A place among texts that hold no NUL, as one text.
+local function joined(...)
+  return table.concat({ ... }, '\0')
+end
+
+-- A number for a table, the same for the same one.
+local function number_of(batch, thing)
+  local number = batch.numbers[thing]
+  if number == nil then
+    number = batch.count_of_numbers + 1
+    batch.count_of_numbers = number
+    batch.numbers[thing] = number
+  end
+  return number
+end
+
+-- What the job has in common with others of the batch; its gates are looked at once.
+local function shape_of(batch, job)
+  local gates = job.gates or NO_GATES
+  local last = batch.last_shape
+  if
+    last
+    and last.policy == job.policy
+    and last.gates == gates
+    and last.kind == job.kind
+    and last.lane == job.lane
+    and last.tenant == job.tenant
+  then
+    return last
+  end
+  local numbers = number_of(batch, gates) .. ' ' .. number_of(batch, job.policy)
+  local place = joined(job.lane, job.tenant, job.kind, numbers)
+  local shape = batch.shapes[place]
+  if shape == nil then
+    FlowOf.check(batch.book, job.kind, gates)
+    shape = {
+      lane = job.lane,
+      tenant = job.tenant,
+      kind = job.kind,
+      gates = gates,
+      policy = job.policy,
+    }
+    batch.shapes[place] = shape
+    batch.shapes[#batch.shapes + 1] = shape
+  end
+  batch.last_shape = shape
+  return shape
+end
+
+-- Keys that name a job now, by tenant and key.
+local function standing_keys(jobs)
+  local standing = {}
+  for _, job in ipairs(jobs) do
+    if job.key ~= nil then
+      local place = joined(job.tenant, job.key)
+      if standing[place] == nil then
+        local row = Dedupe.get(job.tenant, job.key)
+        local lives = row and (row.until_at == nil or row.until_at > Time.now)
+        standing[place] = lives and row or false
+      end
+    end
+  end
+  return standing
+end
+
+-- The job that has the key of this one; nil if it takes the key itself.
+local function holder_of(batch, job, standing)
+  if job.key == nil then
+    return nil
+  end
+  local place = joined(job.tenant, job.key)
+  local body, held = body_of(job), standing[place]
+  if not held then
+    local row = { tenant = job.tenant, key = job.key, job = job.id, body = body }
+    standing[place], batch.keys[place] = row, row
+    batch.key_rows[#batch.key_rows + 1] = row
+    return nil
+  end
+  if held.body ~= body then
+    local message = 'the key ' .. Quoted.text(job.key) .. ' names job ' .. held.job
+    local hint = 'kind, lane, subject and arguments must be the same under one key'
+    Fail.refuse('KeyConflict', message .. ', which has another body', hint)
+  end
+  return held.job
+end
+
+local function ids_of(jobs)
+  local ids = {}
+  for place = 1, #jobs do
+    ids[place] = jobs[place].id
+  end
+  return ids
+end
+
+-- Decides which of the jobs are made. Returns a reply for each: {id, created}.
+local function sort_out(batch, jobs)
+  local known, standing = Jobs.known(ids_of(jobs)), standing_keys(jobs)
+  local seen, replies = {}, {}
+  for place, job in ipairs(jobs) do
+    local id, holder = job.id, nil
+    if known[id] then
+      check_same(job)
+    elseif seen[id] then
+      refuse_other_body(job, body_of(seen[id]))
+    else
+      holder = holder_of(batch, job, standing)
+      if holder == nil then
+        seen[id] = job
+        batch.jobs[#batch.jobs + 1] = { job = job, shape = shape_of(batch, job) }
+        replies[place] = { id = id, created = true }
+      end
+    end
+    replies[place] = replies[place] or { id = holder or id, created = false }
+  end
+  return replies
+end
+
+-- Whether a job's end is more than a plain mark.
+local function needs_care(policy)
+  return policy.on_final ~= nil
+    or policy.cascade
+    or policy.keep_ms ~= FollowUps.DEFAULT_POLICY.keep_ms
+end
+
+local function state_of(job, due_at)
+  if job.policy.cascade and #(job.candidates or {}) == 0 then
+    return 'dead'
+  end
+  -- A fire's overlap is decided when it is promoted, though it be due already.
+  if due_at > Time.now or job.entry ~= nil then
+    return 'scheduled'
+  end
+  return 'waiting'
+end
+
+local function count(batch, lane, state)
+  local places = batch.count_at[lane]
+  if places == nil then
+    places = {}
+    batch.count_at[lane] = places
+  end
+  local one = places[state]
+  if one == nil then
+    one = { lane = lane, state = state, n = 0 }
+    places[state] = one
+    batch.counts[#batch.counts + 1] = one
+  end
+  one.n = one.n + 1
+end
+
+-- A cascade without candidates is over at once, and its follow-up with it.
+local function exhaust(batch, row, job)
+  local now, policy = Time.now, job.policy
+  row.reason = 'exhausted'
+  row.finished_at = now
+  row.purge_at = now + Retention.kept_for(policy, job.key ~= nil)
+  if job.key ~= nil then
+    batch.keys[joined(job.tenant, job.key)].until_at = now + policy.key_for_ms
+  end
+  local follow = policy.on_final
+  for _, state in ipairs(follow and follow.states or {}) do
+    if state == 'dead' then
+      batch.follow[#batch.follow + 1] = FollowUps.follow_up(row, follow)
+      break
+    end
+  end
+  Counts.happened('dead', 1)
+end
+
+-- The row of a job whose shape has its flow and policy numbers.
+local function row_of(batch, job, shape)
+  local now, policy = Time.now, job.policy
+  local due_at = job.due_at or now
+  local row = {
+    id = job.id,
+    lane = job.lane,
+    tenant = job.tenant,
+    kind = job.kind,
+    subject = job.subject,
+    stage = job.stage or '',
+    priority = job.priority,
+    due_at = due_at,
+    args = job.args,
+    flow = shape.flow,
+    policy = shape.policy_number,
+    state = state_of(job, due_at),
+    created_at = now,
+    expires_at = job.expires_at,
+    key = job.key,
+    keyed = shape.keyed,
+    care = shape.care or job.key ~= nil or job.entry ~= nil,
+    life = 1,
+    entry = job.entry,
+    fired_at = job.fired_at,
+  }
+  if policy.cascade then
+    row.cascade = { left = job.candidates or {}, turn = '', asked = {} }
+    if row.state == 'dead' then
+      exhaust(batch, row, job)
+    end
+  end
+  return row
+end
+
+-- Refuses if a lane would hold more jobs than it may.
+local function check_backlog(batch, lanes)
+  local rows, limited, names = Lanes.load(lanes), {}, {}
+  for _, lane in ipairs(lanes) do
+    local most = rows[lane] and Lanes.current(rows[lane]).max_backlog
+    if most ~= nil then
+      limited[lane] = most
+      names[#names + 1] = lane
+    end
+  end
+  if #names == 0 then
+    return
+  end
+  local held = Counts.of_lanes(names)
+  for _, lane in ipairs(names) do
+    local new, old = 0, 0
+    for _, one in ipairs(batch.counts) do
+      new = new + (one.lane == lane and one.n or 0)
+    end
+    for state, n in pairs(held[lane] or {}) do
+      old = old + (States.FINAL[state] and 0 or n)
+    end
+    if old + new > limited[lane] then
+      local message = 'lane %s holds %.0f jobs of at most %.0f; %.0f more are refused'
+      local said = string.format(message, Quoted.text(lane), old, limited[lane], new)
+      Fail.refuse('BacklogFull', said, "try later, or raise the lane's max_backlog")
+    end
+  end
+end
+
+-- Counts the jobs to be made. Returns their lanes, in the order met.
+local function count_all(batch)
+  local lanes, known = {}, {}
+  for _, one in ipairs(batch.jobs) do
+    local job = one.job
+    count(batch, job.lane, state_of(job, job.due_at or Time.now))
+    if not known[job.lane] then
+      known[job.lane] = true
+      lanes[#lanes + 1] = job.lane
+    end
+  end
+  return lanes
+end
+
+-- Asks for the hours that are new to the store, of all jobs at once.
+local function require_hours(batch)
+  local new = {}
+  for _, shape in ipairs(batch.shapes) do
+    for _, use in ipairs(FlowOf.new_hours(batch.book, shape.gates)) do
+      new[#new + 1] = use
+    end
+  end
+  Horizon.require(batch.book, new)
+end
+
+local function number_shapes(batch)
+  for _, shape in ipairs(batch.shapes) do
+    shape.flow, shape.keyed =
+      FlowOf.make(batch.book, shape.lane, shape.tenant, shape.kind, shape.gates)
+    shape.policy_number = Jobs.policy_number(shape.policy)
+    shape.care = needs_care(shape.policy)
+  end
+end
+
+local function make_rows(batch)
+  local rows = {}
+  for place, one in ipairs(batch.jobs) do
+    local row = row_of(batch, one.job, one.shape)
+    rows[place] = row
+    if row.state == 'waiting' then
+      Wakes.wake(row.lane)
+    elseif row.state ~= 'dead' then
+      Wakes.wake(row.lane, row.due_at)
+    end
+  end
+  return rows
+end
+
+local function write(batch, lanes)
+  number_shapes(batch)
+  Lanes.ensure(lanes)
+  local rows = make_rows(batch)
+  Jobs.insert(rows)
+  if #batch.key_rows > 0 then
+    Dedupe.save(batch.key_rows)
+  end
+  for _, one in ipairs(batch.counts) do
+    Counts.move(one.lane, nil, one.state, one.n)
+  end
+  Counts.happened('enqueued', #rows)
+  if #batch.follow > 0 then
+    Insert.insert_new(batch.book, batch.follow, false)
+  end
+end
+
+-- Inserts jobs that do not exist yet, all or none, within a step.
+--   book: the step's gates; hours that are new are added to it, and the caller saves it.
+--   jobs: by the names of NewJob; jobs that share gates or policy have the same table.
+--   limited: whether a lane's `max_backlog` holds; what must follow is never refused.
+-- Returns {id, created} for each. Refuses with KeyConflict, IdConflict, UnknownGate, InvalidValue or
+-- BacklogFull, and asks for hours, before anything is written.
+function Insert.insert_new(book, jobs, limited)
+  local batch = new_batch(book, limited)
+  local replies = sort_out(batch, jobs)
+  if #batch.jobs > 0 then
+    local lanes = count_all(batch)
+    if limited then
+      check_backlog(batch, lanes)
+    end
+    require_hours(batch)
+    write(batch, lanes)
+  end
+  return replies
+end

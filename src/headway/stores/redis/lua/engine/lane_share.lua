@@ -1,0 +1,74 @@
+-- How one claim is shared between lanes by weight.
+-- needs:
+
+local LaneShare = {}
+
+local function gcd(a, b)
+  while b > 0 do
+    a, b = b, a % b
+  end
+  return a
+end
+
+-- To the nearest whole number, halves to the even one.
+local function round(number)
+  local below = math.floor(number)
+  local rest = number - below
+  if rest > 0.5 or (rest == 0.5 and below % 2 == 1) then
+    return below + 1
+  end
+  return below
+end
+
+-- Where each lane ends in a cycle, the cycle's length, and a stride that mixes it well.
+local function row_of(lanes)
+  local ends, total = {}, 0
+  for place, one in ipairs(lanes) do
+    total = total + one[2]
+    ends[place] = total
+  end
+  -- Near the golden section, so that no lane's places come in a heap.
+  local stride = math.max(1, round(total * 0.618))
+  while gcd(stride, total) > 1 do
+    stride = stride + 1
+  end
+  return { ends = ends, total = total, stride = stride }
+end
+
+-- The lane that has a place of the row, counted from 1.
+local function lane_at(row, place)
+  -- Taken modulo first, so that the product of large numbers stays exact.
+  local at = (place % row.total) * row.stride % row.total
+  for lane, last in ipairs(row.ends) do
+    if at < last then
+      return lane
+    end
+  end
+end
+
+-- Shares the places of a claim between lanes by weight, exactly in the long run.
+--   lanes: {name, weight} each, weights at least 1.
+--   n: places of this claim; turn: its number, from 1.
+-- Returns {name, places} each, `n` together. The lane to be served first, where handlers are few,
+-- comes first; that goes round by weight too.
+function LaneShare.share(lanes, n, turn)
+  local row = row_of(lanes)
+  local rest = n % row.total
+  local cycles = (n - rest) / row.total
+  local places = {}
+  for place, one in ipairs(lanes) do
+    places[place] = cycles * one[2]
+  end
+  local from = (turn - 1) * n
+  for place = from, from + rest - 1 do
+    local lane = lane_at(row, place)
+    places[lane] = places[lane] + 1
+  end
+  local first = lane_at(row, turn - 1)
+  local shares = {}
+  for step = 0, #lanes - 1 do
+    local lane = (first - 1 + step) % #lanes + 1
+    shares[step + 1] = { lanes[lane][1], places[lane] }
+  end
+  return shares
+end

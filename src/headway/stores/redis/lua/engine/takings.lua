@@ -1,0 +1,184 @@
+-- What the starts of a claim take: permits, starts of rates, and the jobs' own rows; those of one
+-- decision are gathered and written together.
+-- needs: base.time, tables.jobs, tables.permits, tables.counts
+-- needs: engine.cascade, engine.gate_book, engine.gate_names, engine.pool, engine.shut_spells
+
+local Takings = {}
+
+local NO_NEEDS = {}
+
+-- The starts of one decision in a lane.
+--   request: of the claim.
+function Takings.new(book, request, lane)
+  return {
+    book = book,
+    request = request,
+    lane = lane,
+    plain = {},
+    gated = {},
+    permits = {},
+    -- Each in the order met, and by name.
+    rates = {},
+    rate_at = {},
+    used = {},
+    used_at = {},
+    last = {},
+    last_at = {},
+    -- What each start of a flow takes, by flow.
+    needs = {},
+  }
+end
+
+-- How long the flow was shut while the job waited in it.
+local function blocked_ms(start)
+  local order, now = start.head.order, Time.now
+  local shut = ShutSpells.overlap_ms(start.flow, order.due_at, now)
+  -- While it was parked its flow may have been shut as well: no time is counted twice.
+  local waited = now - order.due_at - start.head.blocked_ms
+  return math.max(0, math.min(shut, waited))
+end
+
+-- What each start of a flow takes: {gate, kind, template, amount, hold}.
+local function needs_of_flow(takings, view)
+  local needs = takings.needs[view.flow]
+  if needs ~= nil then
+    return needs
+  end
+  needs = {}
+  local uses = {}
+  for _, use in ipairs(Jobs.flow(view.flow).shared) do
+    uses[use.name] = use
+  end
+  for _, one in ipairs(view.shared) do
+    local gate = one.view
+    if gate.kind ~= nil then
+      local use = uses[gate.name]
+      needs[#needs + 1] = {
+        gate = gate.name,
+        kind = gate.kind,
+        template = use and use.template or '',
+        amount = one.amount,
+        hold = use and use.hold or GateNames.implicit_hold(gate.name),
+      }
+    end
+  end
+  takings.needs[view.flow] = needs
+  return needs
+end
+
+-- What one start takes at its keyed gates.
+local function needs_of_job(takings, start)
+  if #start.head.keyed == 0 then
+    return NO_NEEDS
+  end
+  local needs = {}
+  for place, asked in ipairs(start.head.keyed) do
+    local use = Cascade.in_turn(asked, start.candidate)
+    needs[place] = {
+      gate = use.name,
+      kind = GateBook.view(takings.book, use).kind,
+      template = use.template,
+      amount = use.amount,
+      hold = use.hold,
+    }
+  end
+  return needs
+end
+
+-- The record of a name in a list, made if need be.
+local function record_of(list, by_name, name, template)
+  local record = by_name[name]
+  if record == nil then
+    record = { gate = name, template = template, number = 0 }
+    by_name[name] = record
+    list[#list + 1] = record
+  end
+  return record
+end
+
+-- Takes at one gate; the member chosen, of a pool, else "".
+local function take(takings, start, need)
+  if need.kind == 'rate' then
+    local rate = record_of(takings.rates, takings.rate_at, need.gate, need.template)
+    rate.number = rate.number + need.amount
+    return ''
+  end
+  if need.kind == 'hours' then
+    return ''
+  end
+  local gate, pool, member = need.gate, '', ''
+  if need.kind == 'pool' then
+    pool, member = gate, start.members[gate]
+    record_of(takings.last, takings.last_at, pool, need.template).member = member
+    gate = Pool.member_gate(pool, member)
+  end
+  local used = record_of(takings.used, takings.used_at, gate, need.template)
+  used.pool, used.number = pool, used.number + need.amount
+  takings.permits[#takings.permits + 1] = {
+    gate = gate,
+    job = start.head.id,
+    run = start.head.run + 1,
+    pool = pool,
+    amount = need.amount,
+    since = Time.now,
+    hold = need.hold,
+  }
+  return member
+end
+
+-- Takes for one start.
+--   view: of its flow.
+function Takings.add(takings, start, view)
+  local head, blocked = start.head, blocked_ms(start)
+  if not start.gated and start.candidate == '' and blocked == 0 then
+    takings.plain[#takings.plain + 1] = head.id
+    return
+  end
+  local members, cascade = {}, nil
+  for _, need in ipairs(needs_of_flow(takings, view)) do
+    members[need.gate] = take(takings, start, need)
+  end
+  for _, need in ipairs(needs_of_job(takings, start)) do
+    members[need.gate] = take(takings, start, need)
+  end
+  if start.candidate ~= '' then
+    local row = Jobs.load({ head.id })[head.id]
+    cascade = row.cascade and Cascade.begin(row.cascade, start.candidate) or nil
+  end
+  takings.gated[#takings.gated + 1] = {
+    id = head.id,
+    members = members,
+    candidate = start.candidate,
+    cascade = cascade,
+    blocked_ms = blocked,
+  }
+end
+
+-- Writes all of it.
+function Takings.write(takings)
+  local book, request = takings.book, takings.request
+  local n = #takings.plain + #takings.gated
+  if n == 0 then
+    return
+  end
+  if #takings.plain > 0 then
+    Jobs.start_plain(takings.plain, request.worker, request.request, 0)
+  end
+  if #takings.gated > 0 then
+    Jobs.start_gated(takings.gated, request.worker, request.request)
+  end
+  for _, one in ipairs(takings.used) do
+    GateBook.use_up(book, one.gate, one.template, one.number, one.pool)
+  end
+  for _, one in ipairs(takings.last) do
+    GateBook.remember_member(book, one.gate, one.template, one.member)
+  end
+  if #takings.permits > 0 then
+    Permits.add(takings.permits)
+  end
+  if #takings.rates > 0 then
+    GateBook.count_starts(book, takings.rates)
+  end
+  Counts.move(takings.lane, 'waiting', 'running', n)
+  Counts.happened('started', n)
+end

@@ -1,0 +1,274 @@
+-- Claim: what is due is promoted, then jobs start in order with all their permits.
+-- needs: base.time, base.write, tables.gates, tables.jobs, tables.workers
+-- needs: engine.expire, engine.feeding, engine.gate_book, engine.lane_share, engine.lane_work
+-- needs: engine.lapse, engine.promotion, engine.step
+
+local Claim = {}
+
+-- Timers of keyed gates that one claim looks at.
+local TIMERS = 100
+-- Jobs that never started in time that one claim ends.
+local EXPIRIES = 1000
+
+local function new_worker(id)
+  return {
+    id = id,
+    name = '',
+    lanes = {},
+    seen_at = 0,
+    lease_until = 0,
+    request = 0,
+    lapsed = false,
+  }
+end
+
+local function worker_of(request)
+  local worker = Workers.load(request.worker)
+  if worker == nil then
+    return new_worker(request.worker)
+  end
+  if worker.lease_until <= Time.now and not worker.lapsed then
+    -- Its runs are not live any more; what it claims from now on is.
+    local step = Step.new()
+    Lapse.lapse(step, worker)
+    Step.flush(step)
+    worker.lapsed = true
+  end
+  return worker
+end
+
+local function members_told(members)
+  local told
+  for gate, member in pairs(members) do
+    if member ~= '' then
+      told = told or {}
+      told[gate] = member
+    end
+  end
+  return told or false
+end
+
+-- Gathers what is told of jobs: each flow and policy once.
+local function new_telling()
+  return { jobs = {}, flows = {}, policies = {}, has_flow = {}, has_policy = {} }
+end
+
+local function tell_flow(telling, flow)
+  if not telling.has_flow[flow] then
+    telling.has_flow[flow] = true
+    local key = Jobs.flow(flow)
+    telling.flows[#telling.flows + 1] = { flow, key.lane, key.tenant, key.kind }
+  end
+end
+
+local function tell_policy(telling, policy)
+  if not telling.has_policy[policy] then
+    telling.has_policy[policy] = true
+    telling.policies[#telling.policies + 1] = { policy, Jobs.policy(policy) }
+  end
+end
+
+local function tell_start(telling, start)
+  local head, order = start.head, start.head.order
+  tell_flow(telling, start.flow)
+  tell_policy(telling, head.policy)
+  telling.jobs[#telling.jobs + 1] = {
+    head.id,
+    head.run + 1,
+    head.attempt + 1,
+    head.stage,
+    head.subject or false,
+    head.args,
+    order.priority,
+    order.due_at,
+    start.flow,
+    head.policy,
+    start.gated,
+    members_told(start.members),
+    start.candidate,
+  }
+end
+
+local function tell_row(telling, row)
+  tell_flow(telling, row.flow)
+  tell_policy(telling, row.policy)
+  telling.jobs[#telling.jobs + 1] = {
+    row.id,
+    row.run,
+    row.attempt,
+    row.stage,
+    row.subject or false,
+    row.args,
+    row.priority,
+    row.due_at,
+    row.flow,
+    row.policy,
+    row.gated,
+    members_told(row.members),
+    row.candidate,
+  }
+end
+
+local function reply(telling, worker, next_at, again, after)
+  return {
+    jobs = telling.jobs,
+    flows = telling.flows,
+    policies = telling.policies,
+    lease_until = worker.lease_until,
+    next_at = next_at,
+    again = again,
+    after = after,
+  }
+end
+
+-- The answer to a request that was answered before: the same runs, as far as they still are.
+local function tell_again(request, worker)
+  local telling = new_telling()
+  if request.request == worker.request then
+    for _, row in ipairs(Jobs.taken_by(request.worker, request.request)) do
+      tell_row(telling, row)
+    end
+  end
+  return reply(telling, worker, Time.now, true, {})
+end
+
+local function let_time_pass(request)
+  local step = Step.new()
+  if Expire.expire(step, EXPIRIES) > 0 then
+    -- What ended must be written before what is due is promoted: it may be the same job.
+    Step.flush(step)
+  end
+  Feeding.run_timers(step.book, TIMERS)
+  for _, one in ipairs(request.lanes) do
+    Promotion.promote(step, one[1])
+  end
+  Step.flush(step)
+end
+
+local function cursors_of(request)
+  local cursors = {}
+  for _, one in ipairs(request.after or {}) do
+    cursors[one[1]] = one[2]
+  end
+  return cursors
+end
+
+-- The work of one claim over its lanes.
+local function new_work(request)
+  local step, cursors = Step.new(), cursors_of(request)
+  local lanes, order = {}, {}
+  for _, one in ipairs(request.lanes) do
+    local lane = one[1]
+    if lanes[lane] == nil then
+      lanes[lane] = LaneWork.new(step.book, request, lane, cursors[lane] or -1)
+      order[#order + 1] = lanes[lane]
+    end
+  end
+  return {
+    request = request,
+    step = step,
+    lanes = lanes,
+    order = order,
+    telling = new_telling(),
+    free = request.free,
+  }
+end
+
+local function take(work, lane, n)
+  if n <= 0 then
+    return
+  end
+  for _, one in ipairs(LaneWork.take(work.lanes[lane], n, work.free)) do
+    tell_start(work.telling, one.start)
+    work.free = work.free - (one.start.gated and 1 or 0)
+  end
+end
+
+local function shares_of(request)
+  local lanes, n = request.lanes, request.n
+  if #lanes > 1 and request.order ~= 'strict' then
+    return LaneShare.share(lanes, n, request.request)
+  end
+  local shares = {}
+  for place, one in ipairs(lanes) do
+    shares[place] = { one[1], n }
+  end
+  return shares
+end
+
+-- Takes each lane's share, then what the others left.
+local function run(work)
+  local request, jobs = work.request, work.telling.jobs
+  local shares = shares_of(request)
+  for _, one in ipairs(shares) do
+    take(work, one[1], math.min(one[2], request.n - #jobs))
+  end
+  if #work.order > 1 and request.order == 'weighted' then
+    for _, one in ipairs(shares) do
+      take(work, one[1], request.n - #jobs)
+    end
+  end
+  Step.flush(work.step)
+end
+
+local function earlier(one, other)
+  if one == nil or other == nil then
+    return one or other
+  end
+  return math.min(one, other)
+end
+
+-- When something may be claimable that is not now; whether flows were left unexamined; and where
+-- each lane's next claim goes on.
+local function outlook(work)
+  local next_at, again, after = Gates.next_timer(), false, {}
+  for _, one in ipairs(work.order) do
+    next_at = earlier(next_at, earlier(one.opens_at, Jobs.next_due(one.lane)))
+    again = again or one.again
+    local cursor = LaneWork.after(one)
+    if cursor >= 0 then
+      after[#after + 1] = { one.lane, cursor }
+    end
+  end
+  return next_at, again, after
+end
+
+local function names_of(lanes)
+  local names = {}
+  for place, one in ipairs(lanes) do
+    names[place] = one[1]
+  end
+  return names
+end
+
+local function keep_worker(worker, request, started)
+  if started == 0 and worker.lease_until >= Time.now + math.floor(request.lease_ms / 2) then
+    return
+  end
+  worker.request = started > 0 and request.request or worker.request
+  worker.seen_at = Time.now
+  worker.lease_until = math.max(worker.lease_until, Time.now + request.lease_ms)
+  worker.lapsed = false
+  if #worker.lanes == 0 then
+    worker.lanes = names_of(request.lanes)
+  end
+  Workers.save(worker)
+end
+
+-- Starts up to n jobs of the lanes, those with gates up to `free`. Returns them, when to ask again,
+-- and where the next claim goes on.
+function Claim.run(request)
+  Write.freely()
+  Time.keep()
+  local worker = worker_of(request)
+  if request.request <= worker.request then
+    return tell_again(request, worker)
+  end
+  let_time_pass(request)
+  local work = new_work(request)
+  run(work)
+  local started = #work.telling.jobs
+  keep_worker(worker, request, started)
+  local next_at, again, after = outlook(work)
+  return reply(work.telling, worker, next_at, again or started >= request.n, after)
+end

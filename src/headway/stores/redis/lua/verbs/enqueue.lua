@@ -1,0 +1,65 @@
+-- Enqueue: jobs that do not exist yet are made.
+-- needs: base.time, base.write, engine.gate_book, engine.horizon, engine.insert
+
+local Enqueue = {}
+
+-- Whether a job may be refused after others were written: only what follows from a cascade that is
+-- over at once.
+function Enqueue.journal(request)
+  for _, policy in ipairs(request.policies) do
+    if policy.cascade then
+      return true
+    end
+  end
+  return false
+end
+
+-- The jobs of a request by the names of NewJob; those of one shape share its gates and policy.
+local function jobs_of(request)
+  local jobs, no_gates = {}, {}
+  for place, one in ipairs(request.jobs) do
+    local shape = request.shapes[one[2]]
+    jobs[place] = {
+      id = one[1],
+      kind = shape[1],
+      lane = shape[2],
+      tenant = shape[3],
+      gates = request.gates[shape[4]] or no_gates,
+      policy = request.policies[shape[5]],
+      args = one[3],
+      priority = one[4],
+      due_at = one[5],
+      subject = one[6],
+      stage = one[7],
+      key = one[8],
+      expires_at = one[9],
+      candidates = one[10],
+      entry = one[11],
+      fired_at = one[12],
+    }
+  end
+  return jobs
+end
+
+-- Makes the jobs that do not exist. Returns a letter for each: c created, e exists, k another has
+-- its key; and of those with k the other's id: {place from 1, id} each.
+function Enqueue.run(request)
+  Write.guarded()
+  Horizon.begin(request)
+  local book, jobs = GateBook.new(), jobs_of(request)
+  local replies = Insert.insert_new(book, jobs, true)
+  GateBook.save(book)
+  Time.keep()
+  local letters, others = {}, {}
+  for place, reply in ipairs(replies) do
+    if reply.created then
+      letters[place] = 'c'
+    elseif reply.id == jobs[place].id then
+      letters[place] = 'e'
+    else
+      letters[place] = 'k'
+      others[#others + 1] = { place, reply.id }
+    end
+  end
+  return { created = table.concat(letters), ids = others }
+end
