@@ -15,6 +15,8 @@ end
 function Epochs.begin(author, reason)
   local epoch = Write.hincrby(Keys.facts, 'epoch', 1)
   Write.put(Keys.facts, 'epoch_at', Time.now)
+  -- Somebody has looked, so that what a process found odd before stops nobody any more.
+  Write.hdel(Keys.facts, { 'suspect' })
   end_leases()
   Trail.add({
     {

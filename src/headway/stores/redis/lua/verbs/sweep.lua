@@ -52,8 +52,8 @@ end
 local function forget(n)
   local ids = Jobs.purgeable(n)
   if #ids > 0 then
-    for _, row in pairs(Jobs.load(ids)) do
-      Counts.move(row.lane, row.state, nil, 1)
+    for _, one in ipairs(Jobs.glance(ids)) do
+      Counts.move(Jobs.flow(one.flow).lane, one.state, nil, 1)
     end
     Jobs.remove(ids)
   end
