@@ -63,6 +63,11 @@ class Wakes:
         """Grows with each wake; to be read before a claim looks."""
         return self._count
 
+    @property
+    def waiting(self) -> bool:
+        """Whether anybody sleeps."""
+        return bool(self._sleepers)
+
     def wake(self, lanes: Iterable[tuple[str | None, int | None]]) -> None:
         """Wakes the sleepers of lanes.
 

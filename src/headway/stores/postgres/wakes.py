@@ -1,0 +1,62 @@
+"""Waiters of this process, woken by its own commits and by those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headway.contract.clock import Clock
+from headway.stores.ledger import wakes
+from headway.stores.postgres import listening
+from headway.stores.postgres.listening import Listening
+from headway.stores.postgres.options import PostgresOptions
+
+
+class Wakes(wakes.Wakes):
+    """Counts what is woken, and wakes those who sleep, in all processes.
+
+    Args:
+        options: of the store.
+        clock: tells the store's ms since 1970.
+
+    Attributes:
+        probe: a statement that answers whether anybody listens in another process; to be run
+            after a commit that wakes lanes, in the same round trip.
+    """
+
+    def __init__(self, options: PostgresOptions, clock: Clock) -> None:
+        super().__init__(clock)
+        self.probe = listening.probe(options.namespace)
+        self._listening = Listening(
+            options, hear=self.wake, miss=self.wake_all, waiting=lambda: self.waiting
+        )
+
+    def announce(
+        self, lanes: Iterable[tuple[str | None, int | None]], heard: bool | None = None
+    ) -> None:
+        """Tells of a commit: first who waits here, then who waits elsewhere.
+
+        Args:
+            lanes: each with from when; None for any lane, None for now.
+            heard: what `probe` answered; None where it was not asked.
+        """
+        given = list(lanes)
+        self.wake(given)
+        if heard is not False:
+            self._listening.tell(given)
+
+    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
+        """Sleeps until a lane is woken or the moment has come; see `Store.wait`.
+
+        The first one who waits may be woken for nothing: what was committed while nobody here
+        listened is found by claiming once more.
+        """
+        self._listening.attend()
+        await super().wait(lanes, until_at, seen)
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Lets go of the connection, if there is one.
+
+        Args:
+            seconds: how long it may take.
+        """
+        self._listening.close(seconds)

@@ -1,0 +1,270 @@
+"""Whoever waits is woken by other processes, too; and nothing is told where nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from headway.stores.postgres import listening
+from headway.stores.postgres.options import PostgresOptions, parse_url
+from headway.stores.postgres.wakes import Wakes
+from headway.testing.clock import FakeClock
+from tests.servers.fixtures import made
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.proxy import Proxy
+
+LIMIT = 30.0
+LANE = "main"
+
+
+@pytest.fixture
+def options(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[PostgresOptions]:
+    with fresh_database(fast_postgres_server.url) as url:
+        yield parse_url(url)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def make(clock: FakeClock) -> AsyncIterator[Callable[[PostgresOptions], Wakes]]:
+    """Makes what stands for a process."""
+    made_here: list[Wakes] = []
+
+    def one(options: PostgresOptions) -> Wakes:
+        made_here.append(Wakes(options, clock))
+        return made_here[-1]
+
+    yield one
+    for wakes in made_here:
+        await asyncio.to_thread(wakes.close)
+
+
+@pytest.fixture(autouse=True)
+def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test hears it hears by a notification, unless it asks for looks."""
+    monkeypatch.setattr(listening, "LOOK_EVERY", 3600.0)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while not holds():
+            await asyncio.to_thread(threading.Event().wait, 0.005)
+
+
+async def asleep(wakes: Wakes, lane: str = LANE, until_at: int | None = None) -> asyncio.Task[None]:
+    """Somebody who claimed, was woken because listening has begun, claimed again, and sleeps."""
+    if not wakes._listening.attending:
+        await asyncio.wait_for(wakes.wait([lane], None, wakes.count), LIMIT)
+    assert wakes._listening.attending
+    task = asyncio.ensure_future(wakes.wait([lane], until_at, wakes.count))
+    await until(lambda: wakes.waiting or task.done())
+    assert not task.done()
+    return task
+
+
+def heard(options: PostgresOptions, wakes: Wakes) -> bool:
+    with psycopg.connect(options.conninfo) as db:
+        row = db.execute(wakes.probe.encode()).fetchone()
+    assert row is not None
+    return bool(row[0])
+
+
+async def test_first_waiter_is_sent_to_claim_once_more_when_listening_begins(options, make):
+    wakes = make(options)
+    await asyncio.wait_for(wakes.wait([LANE], None, wakes.count), LIMIT)
+    assert wakes._listening.attending
+
+
+async def test_commit_of_another_process_wakes_the_waiter_of_its_lane_alone(options, make):
+    here, there = make(options), make(options)
+    task, other = await asleep(here), await asleep(here, "other")
+    there.announce([(LANE, None)], heard(options, there))
+    await asyncio.wait_for(task, LIMIT)
+    assert not other.done()
+    there.announce([("other", None)], heard=True)
+    await asyncio.wait_for(other, LIMIT)
+
+
+async def test_moment_to_come_that_another_process_tells_shortens_the_sleep(options, make, clock):
+    here, there = make(options), make(options)
+    task = await asleep(here)
+    (sleeper,) = here._sleepers
+    there.announce([(LANE, clock() + 3_600_000)], heard=True)
+    await until(lambda: sleeper.until_at == clock() + 3_600_000)
+    there.announce([(LANE, clock() + 10)], heard=True)
+    await asyncio.wait_for(task, LIMIT)
+
+
+async def test_probe_says_whether_anybody_listens_and_nothing_is_told_if_nobody_does(options, make):
+    here, there = make(options), make(options)
+    assert not heard(options, there)
+    there.announce([(LANE, None)], heard=False)
+    assert there._listening._thread is None
+    task = await asleep(here)
+    assert heard(options, there)
+    await asyncio.to_thread(here.close)
+    assert not heard(options, there)
+    task.cancel()
+
+
+async def test_probe_is_not_misled_by_others_that_probe_at_once(options, make):
+    wakes = make(options)
+
+    def ask() -> set[bool]:
+        with psycopg.connect(options.conninfo, autocommit=True) as db:
+            rows = [db.execute(wakes.probe.encode()).fetchone() for _ in range(300)]
+        return {bool(row[0]) for row in rows if row}
+
+    # Now and then two meet: then one tells for nothing. It must be the exception.
+    answers = await asyncio.gather(*[asyncio.to_thread(ask) for _ in range(2)])
+    assert all(False in one for one in answers)
+    task = await asleep(wakes)
+    answers = await asyncio.gather(*[asyncio.to_thread(ask) for _ in range(2)])
+    assert answers == [{True}, {True}]
+    task.cancel()
+
+
+async def test_many_commits_are_told_together(options, make, monkeypatch):
+    monkeypatch.setattr(listening, "TELL_EVERY", 0.2)
+    here, there = make(options), make(options)
+    with psycopg.connect(options.conninfo, autocommit=True) as ear:
+        ear.execute("LISTEN headway_headway")
+        task = await asleep(here)
+        for n in range(500):
+            there.announce([(f"lane {n % 7}", None)], heard=True)
+        there.announce([(LANE, None)], heard=True)
+        await asyncio.wait_for(task, LIMIT)
+        told = await asyncio.to_thread(lambda: list(ear.notifies(timeout=0.5)))
+    assert 1 <= len(told) <= 4
+
+
+async def test_lanes_too_many_for_a_payload_wake_everybody(options, make):
+    here, there = make(options), make(options)
+    task = await asleep(here, "quiet")
+    there.announce([(f"{n:0500}", None) for n in range(40)], heard=True)
+    await asyncio.wait_for(task, LIMIT)
+
+
+async def test_own_notification_does_not_wake_twice(options, make):
+    here, there = make(options), make(options)
+    task, other = await asleep(here), await asleep(there)
+    before = here.count
+    here.announce([(LANE, None)], heard=True)
+    await asyncio.wait_for(asyncio.gather(task, other), LIMIT)
+    assert here.count == before + 1
+
+
+async def test_listening_ends_some_time_after_the_last_waiter(options, make, monkeypatch):
+    monkeypatch.setattr(listening, "LINGER", 0.05)
+    wakes = make(options)
+    task = await asleep(wakes)
+    assert heard(options, wakes)
+    task.cancel()
+    await until(lambda: not wakes._listening.attending)
+    await until(lambda: not heard(options, wakes))
+    again = await asleep(wakes)
+    assert heard(options, wakes)
+    again.cancel()
+
+
+@pytest.mark.parametrize("change", [{"listen": False}, {"pooled": True}])
+async def test_where_nothing_can_be_heard_commits_are_looked_for(options, make, change):
+    here = make(replace(options, **change))
+    task = await asleep(here)
+    assert not heard(options, here)
+    with psycopg.connect(options.conninfo) as db:
+        db.execute("CREATE TABLE anything (n int)")
+    await asyncio.wait_for(task, LIMIT)
+
+
+async def test_looks_find_nothing_while_nobody_writes(options, make, monkeypatch):
+    monkeypatch.setattr(listening, "LOOK_EVERY_ALONE", 0.005)
+    here = make(replace(options, listen=False))
+    looks: list[str] = []
+    look = here._listening._look
+    monkeypatch.setattr(here._listening, "_look", lambda db: (look(db), looks.append("")))
+    task = await asleep(here)
+    count = here.count
+    seen = len(looks)
+    await until(lambda: len(looks) > seen + 20)
+    # Other tests may write on the same server; each of them wakes at most once a look.
+    assert here.count - count < 20
+    task.cancel()
+
+
+async def test_missed_notification_is_made_up_for_by_the_backstop(options, make, monkeypatch):
+    monkeypatch.setattr(listening, "LOOK_EVERY", 0.05)
+    here = make(options)
+    task = await asleep(here)
+    with psycopg.connect(options.conninfo) as db:
+        db.execute("CREATE TABLE anything (n int)")
+    await asyncio.wait_for(task, LIMIT)
+
+
+async def test_broken_connection_sends_everybody_to_look_and_is_made_anew(options, make):
+    with Proxy(_url(options)) as proxy:
+        here, there = make(parse_url(proxy.url)), make(options)
+        task = await asleep(here)
+        proxy.reset()
+        await asyncio.wait_for(task, LIMIT)
+        await until(lambda: here._listening.attending)
+        task = await asleep(here)
+        there.announce([(LANE, None)], heard(options, there))
+        await asyncio.wait_for(task, LIMIT)
+
+
+async def test_server_that_is_away_lets_waiters_look_now_and_then(make, monkeypatch):
+    monkeypatch.setattr(listening, "FIRST_PAUSE", 0.01)
+    server = made(lambda: PostgresServer({"fsync": "off"}))
+    with server:
+        here = make(parse_url(server.url))
+        task = await asleep(here)
+        server.kill()
+        await asyncio.wait_for(task, LIMIT)
+        await asyncio.wait_for(here.wait([LANE], None, here.count), LIMIT)
+        await asyncio.wait_for(here.wait([LANE], None, here.count), LIMIT)
+        server.start()
+        await until(lambda: here._listening.attending)
+        there = make(parse_url(server.url))
+        task = await asleep(here)
+        there.announce([(LANE, None)], heard=True)
+        await asyncio.wait_for(task, LIMIT)
+
+
+async def test_notification_that_is_not_ours_only_makes_us_look(options, make):
+    here = make(options)
+    task = await asleep(here)
+    with psycopg.connect(options.conninfo, autocommit=True) as db:
+        db.execute("NOTIFY headway_headway, 'hello'")
+    await asyncio.wait_for(task, LIMIT)
+
+
+async def test_namespaces_do_not_wake_each_other(options, make):
+    here = make(options)
+    there = make(replace(options, namespace="other"))
+    task = await asleep(here)
+    assert not heard(options, there)
+    there.announce([(LANE, None)], heard=True)
+    again = await asleep(there)
+    assert not task.done()
+    task.cancel()
+    again.cancel()
+
+
+def test_closing_without_ever_waiting_opens_nothing(options):
+    wakes = Wakes(options, FakeClock())
+    wakes.close()
+    assert wakes._listening._db is None
+
+
+def _url(options: PostgresOptions) -> str:
+    given = psycopg.conninfo.conninfo_to_dict(options.conninfo)
+    return f"postgresql://{given['user']}@{given['host']}:{given['port']}/{given['dbname']}"
