@@ -132,6 +132,11 @@ class MemoryStarts:
             now = self._time.now
             self._journal.put(moments, now, moments.get(now, 0) + number)
 
+    def put(self, gate: str, moments: Mapping[int, int]) -> None:
+        kept = self._gates.setdefault(gate, SortedDict())
+        for at, number in moments.items():
+            self._journal.put(kept, at, number)
+
     def trim(self, gate: str, until_at: int) -> int:
         moments = self._gates.get(gate)
         if moments is None:

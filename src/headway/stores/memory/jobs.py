@@ -325,6 +325,10 @@ class MemoryJobs:
             row.clone() for row in rows if row.request == request and row.state is State.RUNNING
         ]
 
+    def arrived(self, after: int, limit: int) -> list[JobRow]:
+        seqs = sorted(seq for seq in self._rows if seq > after)[:limit]
+        return [self._rows[seq].clone() for seq in seqs]
+
     def held(self, after: str, limit: int) -> list[JobRow]:
         bucket = self._index.bucket("held")
         ids = islice(bucket.irange(minimum=after, inclusive=(False, True)), limit)

@@ -36,6 +36,9 @@ class MemoryLanes:
         found = ((tenant, self._starts.get((lane, tenant))) for tenant in tenants)
         return {tenant: number for tenant, number in found if number is not None}
 
+    def all_tenant_starts(self, lane: str) -> dict[str, int]:
+        return {tenant: n for (name, tenant), n in self._starts.items() if name == lane}
+
     def save_tenant_starts(self, lane: str, starts: Mapping[str, int]) -> None:
         for tenant, number in starts.items():
             self._journal.put(self._starts, (lane, tenant), number)

@@ -55,6 +55,15 @@ class MemorySignals:
         self._journal.put(self._known, key, (job, run))
         self._journal.put(self._keys_of, job, [*self._keys_of.get(job, ()), key])
 
+    def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
+        keys = sorted(key for key in self._known if key > after)[:limit]
+        return [(key, *self._known[key]) for key in keys]
+
+    def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
+        places = [(scope, event) for scope, events in self._heard.items() for event in events]
+        wanted = sorted(place for place in places if place > after)[:limit]
+        return [replace(self._heard[scope][event]) for scope, event in wanted]
+
     def heard(self, scope: str, event: str) -> SignalRow | None:
         row = self._heard.get(scope, {}).get(event)
         return None if row is None else replace(row)
@@ -168,6 +177,9 @@ class MemoryTrail:
         rows = self._rows if target is None else self._of.get(target, [])
         newest = (row for row in reversed(rows) if before is None or row.seq < before)
         return list(islice(newest, limit))
+
+    def since(self, after: int, limit: int) -> list[TrailRow]:
+        return self._rows[after : after + limit]
 
     def answer(self, request: str) -> bytes | None:
         return self._answers.get(request)

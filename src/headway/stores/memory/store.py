@@ -10,6 +10,7 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.clock import Clock
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.moving import Parcel
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
@@ -113,6 +114,14 @@ class MemoryStore:
     async def read(self, query: Query[Answer]) -> Answer:
         """See `Store.read`."""
         return self._step(lambda ledger: verbs.read(ledger, query))
+
+    async def take_out(self, cursor: str | None) -> Parcel:
+        """See `Movable.take_out`."""
+        return self._step(lambda ledger: verbs.take_out(ledger, cursor))
+
+    async def put_in(self, parcel: Parcel) -> None:
+        """See `Movable.put_in`."""
+        self._step(lambda ledger: verbs.put_in(ledger, parcel))
 
     async def close(self) -> None:
         """Nothing is held open."""

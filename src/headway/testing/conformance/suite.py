@@ -16,6 +16,7 @@ from headway.testing.conformance.handing_over import HandOverGroup, ReconcileGro
 from headway.testing.conformance.holding_back import HoldBackGroup
 from headway.testing.conformance.hours import HoursGroup
 from headway.testing.conformance.leases import LeadGroup, LeaseGroup, SweepGroup
+from headway.testing.conformance.moving import MovingGroup
 from headway.testing.conformance.operating import ActGroup
 from headway.testing.conformance.ordering import OrderGroup, SchedulingGroup
 from headway.testing.conformance.parking import ParkingGroup
@@ -77,5 +78,6 @@ class StoreConformance(
     TrailGroup,
     RepeatGroup,
     RaceGroup,
+    MovingGroup,
 ):
     """Every behaviour that a store promises; give it `make_store` and it runs."""

@@ -83,6 +83,10 @@ class StartTable(Protocol):
         """Counts starts now, by gate."""
         ...
 
+    def put(self, gate: str, moments: Mapping[int, int]) -> None:
+        """Writes how many starts there were at these moments, whatever was counted there."""
+        ...
+
     def trim(self, gate: str, until_at: int) -> int:
         """Forgets the starts up to a moment, that one included.
 

@@ -194,6 +194,10 @@ class JobTable(Protocol):
         """Running and awaiting jobs by id, those above `after`."""
         ...
 
+    def arrived(self, after: int, limit: int) -> list[JobRow]:
+        """Jobs in any state by `seq`, those above `after`; a copy each."""
+        ...
+
     def oldest_due(self, lane: str) -> int | None:
         """The due time of a waiting job that is among the oldest of its lane; a hint for people."""
         ...

@@ -32,6 +32,10 @@ class LaneTable(Protocol):
         """Virtual starts of the tenants that have any."""
         ...
 
+    def all_tenant_starts(self, lane: str) -> dict[str, int]:
+        """Virtual starts of all tenants of a lane."""
+        ...
+
     def save_tenant_starts(self, lane: str, starts: Mapping[str, int]) -> None:
         """Writes virtual starts."""
         ...

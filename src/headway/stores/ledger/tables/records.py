@@ -31,6 +31,14 @@ class SignalTable(Protocol):
         """Makes a run known under a key; a later run takes the key over."""
         ...
 
+    def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
+        """The (key, job, run) that are known, by key, those above `after`."""
+        ...
+
+    def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
+        """Events by (scope, event), those above `after`."""
+        ...
+
     def heard(self, scope: str, event: str) -> SignalRow | None:
         """The event, if it was heard in the scope."""
         ...
@@ -109,6 +117,10 @@ class TrailTable(Protocol):
 
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
         """Lines, newest first; of one target, or all; those with a smaller seq than `before`."""
+        ...
+
+    def since(self, after: int, limit: int) -> list[TrailRow]:
+        """Lines, oldest first; those with a larger seq than `after`."""
         ...
 
     def answer(self, request: str) -> bytes | None:

@@ -10,11 +10,13 @@ from headway.stores.ledger.verbs.enqueue import enqueue
 from headway.stores.ledger.verbs.fire import fire
 from headway.stores.ledger.verbs.hear import signal
 from headway.stores.ledger.verbs.lead import lead
+from headway.stores.ledger.verbs.put_in import put_in
 from headway.stores.ledger.verbs.read import read
 from headway.stores.ledger.verbs.release_permit import release_permit
 from headway.stores.ledger.verbs.restore import restore
 from headway.stores.ledger.verbs.settle import settle
 from headway.stores.ledger.verbs.sweep import sweep
+from headway.stores.ledger.verbs.take_out import take_out
 
 __all__ = [
     "act",
@@ -24,10 +26,12 @@ __all__ = [
     "enqueue",
     "fire",
     "lead",
+    "put_in",
     "read",
     "release_permit",
     "restore",
     "settle",
     "signal",
     "sweep",
+    "take_out",
 ]

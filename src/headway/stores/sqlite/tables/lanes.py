@@ -13,6 +13,7 @@ _LOAD = "SELECT spec, override, level FROM lane WHERE name = ?"
 _SAVE = "UPDATE lane SET spec = ?, override = ?, level = ? WHERE name = ?"
 _NAMES = "SELECT name FROM lane ORDER BY name"
 _STARTS = "SELECT tenant, starts FROM tenant_start WHERE lane = ? AND tenant IN carray(?)"
+_ALL_STARTS = "SELECT tenant, starts FROM tenant_start WHERE lane = ?"
 _SAVE_STARTS = (
     "INSERT INTO tenant_start VALUES (?, ?, ?)"
     " ON CONFLICT (lane, tenant) DO UPDATE SET starts = excluded.starts"
@@ -73,6 +74,10 @@ class SqliteLanes:
         if number is None or not wanted:
             return {}
         return dict(self._db.execute(_STARTS, (number, text_list(wanted))))
+
+    def all_tenant_starts(self, lane: str) -> dict[str, int]:
+        """Virtual starts of all tenants of a lane."""
+        return dict(self._db.execute(_ALL_STARTS, (self._session.lanes.find(lane),)))
 
     def save_tenant_starts(self, lane: str, starts: Mapping[str, int]) -> None:
         """Writes virtual starts."""

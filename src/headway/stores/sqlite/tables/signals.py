@@ -9,6 +9,11 @@ from headway.stores.sqlite.numbers import KEPT_EVENTS
 from headway.stores.sqlite.session import Session
 
 _KNOWN = "SELECT job, run FROM known WHERE key = ?"
+_ALL_KNOWN = "SELECT key, job, run FROM known WHERE key > ? ORDER BY key LIMIT ?"
+_ALL_HEARD = (
+    "SELECT scope, event, key, at, kept_until, payload FROM event"
+    " WHERE (scope, event) > (?, ?) ORDER BY scope, event LIMIT ?"
+)
 _MAKE_KNOWN = (
     "INSERT INTO known VALUES (?, ?, ?)"
     " ON CONFLICT (key) DO UPDATE SET job = excluded.job, run = excluded.run"
@@ -50,6 +55,14 @@ class SqliteSignals:
     def make_known(self, key: str, job: str, run: int) -> None:
         """Makes a run known under a key; a later run takes the key over."""
         self._db.execute(_MAKE_KNOWN, (key, job, run))
+
+    def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
+        """The (key, job, run) that are known, by key, those above `after`."""
+        return self._db.execute(_ALL_KNOWN, (after, limit)).fetchall()
+
+    def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
+        """Events by (scope, event), those above `after`."""
+        return [_row(row) for row in self._db.execute(_ALL_HEARD, (*after, limit))]
 
     def heard(self, scope: str, event: str) -> SignalRow | None:
         """The event, if it was heard in the scope."""

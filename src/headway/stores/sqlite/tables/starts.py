@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from headway.stores.sqlite.session import Session
 
 _ADD = "INSERT INTO start VALUES (?, ?, ?) ON CONFLICT (gate, at) DO UPDATE SET n = n + excluded.n"
+_PUT = "INSERT INTO start VALUES (?, ?, ?) ON CONFLICT (gate, at) DO UPDATE SET n = excluded.n"
 _TRIM_SUM = "SELECT coalesce(sum(n), 0) FROM start WHERE gate = ? AND at <= ?"
 _TRIM = "DELETE FROM start WHERE gate = ? AND at <= ?"
 _TOTAL = "SELECT coalesce(sum(n), 0) FROM start WHERE gate = ? AND at > ?"
@@ -24,6 +25,10 @@ class SqliteStarts:
         """Counts starts now, by gate."""
         now = self._session.now
         self._db.executemany(_ADD, [(gate, now, n) for gate, n in counts.items()])
+
+    def put(self, gate: str, moments: Mapping[int, int]) -> None:
+        """Writes how many starts there were at these moments, whatever was counted there."""
+        self._db.executemany(_PUT, [(gate, at, n) for at, n in moments.items()])
 
     def trim(self, gate: str, until_at: int) -> int:
         """Forgets the starts up to a moment, that one included.

@@ -16,6 +16,10 @@ _PAGE_OF = (
     "SELECT seq, at, author, reason, verb, target, detail FROM trail INDEXED BY trail_target"
     " WHERE target = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
 )
+_SINCE = (
+    "SELECT seq, at, author, reason, verb, target, detail FROM trail"
+    " WHERE seq > ? ORDER BY seq LIMIT ?"
+)
 _ANSWER = "SELECT answer FROM answer WHERE request = ?"
 _KEEP = "INSERT INTO answer VALUES (?, ?, ?) ON CONFLICT (request) DO NOTHING"
 _FORGET = (
@@ -45,6 +49,10 @@ class SqliteTrail:
         else:
             found = self._db.execute(_PAGE_OF, (target, end, limit))
         return [TrailRow._make(row) for row in found]
+
+    def since(self, after: int, limit: int) -> list[TrailRow]:
+        """Lines, oldest first; those with a larger seq than `after`."""
+        return [TrailRow._make(row) for row in self._db.execute(_SINCE, (after, limit))]
 
     def answer(self, request: str) -> bytes | None:
         """What a request was answered."""

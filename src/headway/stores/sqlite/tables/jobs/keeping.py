@@ -24,6 +24,7 @@ from headway.stores.sqlite.tables.jobs.record import (
 _KNOWN = "SELECT id FROM job INDEXED BY job_id WHERE id IN carray(?)"
 _KNOWN_ONE = "SELECT id FROM job INDEXED BY job_id WHERE id = ?"
 _LOAD = f"SELECT {COLUMNS} FROM job INDEXED BY job_id WHERE id IN carray(?)"  # noqa: S608  (names of columns only)
+_ARRIVED = f"SELECT {COLUMNS} FROM job WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608  (names of columns only)
 _SEQS = "SELECT seq, id, key, flow FROM job INDEXED BY job_id WHERE id IN carray(?)"
 _REMOVE = "DELETE FROM job WHERE seq IN carray(?)"
 _REMOVE_RUNS = "DELETE FROM run WHERE job IN carray(?)"
@@ -76,6 +77,10 @@ class JobKeeping(JobsBase):
         rows = self._rows(self._db.execute(_LOAD, (text_list(wanted),)))
         found = {row.id: row for row in rows}
         return {one: found[one] for one in wanted if one in found}
+
+    def arrived(self, after: int, limit: int) -> list[JobRow]:
+        """Jobs in any state by `seq`, those above `after`; a copy each."""
+        return self._rows(self._db.execute(_ARRIVED, (after, limit)))
 
     def save(self, rows: Iterable[JobRow]) -> None:
         """Writes changed jobs back whole."""
