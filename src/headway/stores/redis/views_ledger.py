@@ -281,7 +281,8 @@ class _Facts:
         self._told: Told = paired(told, "facts")
 
     def identity(self) -> str:
-        return self._told["identity"]
+        # A store to which nothing was written yet has none.
+        return self._told.get("identity") or ""
 
     def epoch(self) -> int:
         return self._told["epoch"]

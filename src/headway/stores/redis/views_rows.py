@@ -40,6 +40,7 @@ _PAYLOADS = frozenset({"args", "body", "result", "progress"})
 def job_row(told: Told) -> JobRow:
     """A job."""
     fields: dict[str, Any] = {name: told[name] for name in told if name in _JOB_FIELDS}
+    fields["subject"] = told.get("subject")
     fields["state"] = State(told["state"])
     fields["keyed"] = uses(told, "keyed")
     fields["members"] = texts(told, "members")
