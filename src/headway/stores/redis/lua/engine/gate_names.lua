@@ -1,5 +1,5 @@
 -- Which declared gate a resolved name belongs to.
--- needs: base.fail, tables.gates, engine.pool
+-- needs: base.codec, base.fail, tables.gates, engine.pool
 
 local GateNames = {}
 
@@ -24,18 +24,6 @@ end
 -- How long permits of an implicit gate are kept: a lane's concurrency counts handlers.
 function GateNames.implicit_hold(gate)
   return string.sub(gate, 1, 5) == 'lane:' and 'run' or 'settled'
-end
-
--- Whether a text sorts before another by its bytes; `<` would ask the server's locale.
-function GateNames.sorts_before(a, b)
-  local length = math.min(#a, #b)
-  for place = 1, length do
-    local one, other = string.byte(a, place), string.byte(b, place)
-    if one ~= other then
-      return one < other
-    end
-  end
-  return #a < #b
 end
 
 local patterns = {}
@@ -83,9 +71,9 @@ local function is_better(one, other)
     return other == nil or one.size > other.size
   end
   if one.template ~= other.template then
-    return GateNames.sorts_before(other.template, one.template)
+    return Codec.less(other.template, one.template)
   end
-  return GateNames.sorts_before(other.pool, one.pool)
+  return Codec.less(other.pool, one.pool)
 end
 
 -- The resolved name of a pool whose member the gate may be; nil if its name has another ending.

@@ -101,15 +101,15 @@ end
 
 -- Keys that name a job now, by tenant and key.
 local function standing_keys(jobs)
-  local standing = {}
+  local asked, standing = {}, {}
   for _, job in ipairs(jobs) do
     if job.key ~= nil then
-      local place = joined(job.tenant, job.key)
-      if standing[place] == nil then
-        local row = Dedupe.get(job.tenant, job.key)
-        local lives = row and (row.until_at == nil or row.until_at > Time.now)
-        standing[place] = lives and row or false
-      end
+      asked[#asked + 1] = { job.tenant, job.key }
+    end
+  end
+  for place, row in ipairs(Dedupe.load(asked)) do
+    if row and (row.until_at == nil or row.until_at > Time.now) then
+      standing[joined(asked[place][1], asked[place][2])] = row
     end
   end
   return standing

@@ -10,22 +10,10 @@ local TIMERS = 100
 -- Jobs that never started in time that one claim ends.
 local EXPIRIES = 1000
 
-local function new_worker(id)
-  return {
-    id = id,
-    name = '',
-    lanes = {},
-    seen_at = 0,
-    lease_until = 0,
-    request = 0,
-    lapsed = false,
-  }
-end
-
 local function worker_of(request)
   local worker = Workers.load(request.worker)
   if worker == nil then
-    return new_worker(request.worker)
+    return Workers.new(request.worker)
   end
   if worker.lease_until <= Time.now and not worker.lapsed then
     -- Its runs are not live any more; what it claims from now on is.

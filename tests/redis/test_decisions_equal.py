@@ -1,0 +1,346 @@
+"""What the scripts decide is what `core` decides: the same inputs, the same results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.cascade import Answer, Cascade, in_turn
+from headway.core.gates.hours import is_open, next_opening
+from headway.core.gates.pool import choose
+from headway.core.gates.spec import STRATEGIES, GateKind, GateSpec, GateUse
+from headway.core.gates.view import MemberView
+from headway.core.job import DEFAULT_POLICY, FollowUp, body_hash, derived_id
+from headway.core.lane_share import share
+from headway.core.retry import JITTERS, RetryPolicy
+from headway.core.state import State
+from headway.stores.ledger.followups import follow_up, reconcile_job
+from headway.stores.ledger.gatenames import place_of
+from headway.stores.ledger.rows import JobRow, TemplateRow
+from tests.redis.harness import Snippets
+from tests.redis.worlds import DECIDE, World, decided, world
+from tests.servers.redis import GivenRedis, RedisServer
+
+ENGINE = (
+    "engine.claiming",
+    "engine.fairness",
+    "engine.lane_share",
+    "engine.cascade",
+    "engine.pool",
+    "engine.hours",
+    "engine.gate_names",
+    "engine.follow_ups",
+    "engine.ids",
+    "engine.retry",
+    "base.write",
+    "base.time",
+)
+NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
+
+
+@pytest.fixture(scope="module")
+def lua(redis_server: RedisServer | GivenRedis) -> Iterator[Snippets]:
+    snippets = Snippets(redis_server.url, "decisions", ENGINE)
+    yield snippets
+    snippets.close()
+
+
+def maps(value: Any) -> Any:
+    """An empty table comes back as a list: both sides are told the same way."""
+    if isinstance(value, dict):
+        table = cast("dict[Any, Any]", value)
+        return {key: maps(one) for key, one in table.items()} or []
+    if isinstance(value, list | tuple):
+        return [maps(one) for one in cast("list[Any]", value)]
+    return value
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_worlds_are_decided_as_core_decides_them(lua: Snippets, seed: int) -> None:
+    random = Random(seed)
+    worlds = [world(random) for _ in range(100)]
+    answers: list[World] = lua.run(DECIDE, worlds)
+    for one, answer in zip(worlds, answers, strict=True):
+        assert maps(answer) == maps(decided(one)), one
+
+
+def test_the_worlds_reach_every_part_of_a_decision() -> None:
+    random = Random(0)
+    answers = [decided(world(random)) for _ in range(500)]
+    assert sum(bool(one["starts"]) for one in answers) > 100
+    assert sum(bool(one["parks"]) for one in answers) > 100
+    assert sum(bool(one["closed"]) for one in answers) > 100
+    assert sum(one["again"] for one in answers) > 50
+    assert any(start[2] for one in answers for start in one["starts"])
+    assert any(start[3] for one in answers for start in one["starts"])
+
+
+@given(
+    policy=st.builds(
+        RetryPolicy,
+        base_ms=st.integers(1, 10**6),
+        factor=st.floats(1, 1000),
+        cap_ms=st.integers(1, 10**11),
+        jitter=st.sampled_from(JITTERS),
+    ),
+    attempt=st.integers(1, 200),
+    seed=NAMES,
+)
+def test_a_retry_waits_as_long(lua: Snippets, policy: RetryPolicy, attempt: int, seed: str) -> None:
+    retry = {
+        "attempts": policy.attempts,
+        "base_ms": policy.base_ms,
+        "factor": policy.factor,
+        "cap_ms": policy.cap_ms,
+        "jitter": policy.jitter,
+    }
+    text = """
+    local retry, attempt, seed = unpack(request)
+    return { Retry.delay_ms(retry, attempt, seed), Retry.exhausted(retry, attempt) }
+    """
+    expected = [policy.delay_ms(attempt, seed), policy.exhausted(attempt)]
+    assert lua.run(text, [retry, attempt, seed]) == expected
+
+
+@given(parts=st.lists(NAMES | st.integers(0, 2**53), min_size=1, max_size=4))
+def test_a_derived_id_is_the_same(lua: Snippets, parts: list[str | int]) -> None:
+    assert lua.run("return Ids.derived_id(request)", parts) == derived_id(*parts)
+
+
+@given(
+    names=st.tuples(NAMES, NAMES, NAMES),
+    subject=st.none() | NAMES,
+    args=st.binary(max_size=40),
+)
+def test_a_body_has_the_same_hash(
+    lua: Snippets, names: tuple[str, str, str], subject: str | None, args: bytes
+) -> None:
+    text = "return Ids.body_hash(request[1], request[2], request[3], request[4], request[5])"
+    found: str = lua.run(text, [*names, subject, args])
+    assert found.encode("utf-8", "surrogateescape") == body_hash(*names, subject, args)
+
+
+@given(
+    weights=st.lists(st.integers(1, 300), min_size=1, max_size=6),
+    n=st.integers(1, 1000),
+    turn=st.integers(1, 2**40),
+)
+def test_a_claim_is_shared_between_lanes_alike(
+    lua: Snippets, weights: list[int], n: int, turn: int
+) -> None:
+    lanes = [(f"lane {place}", weight) for place, weight in enumerate(weights)]
+    found = lua.run("return LaneShare.share(request[1], request[2], request[3])", [lanes, n, turn])
+    assert found == [list(one) for one in share(lanes, n, turn)]
+
+
+@pytest.mark.parametrize("total", range(1, 1200, 7))
+def test_halves_are_rounded_alike(lua: Snippets, total: int) -> None:
+    lanes = [("a", total), ("b", 1)] if total % 2 else [("a", total)]
+    text = "return LaneShare.share(request[1], 1, request[2])"
+    for turn in range(1, 12):
+        assert lua.run(text, [lanes, turn]) == [list(one) for one in share(lanes, 1, turn)]
+
+
+@given(name=st.lists(st.sampled_from(["{candidate}", "%", "a", "{"])), candidate=NAMES)
+def test_a_gate_is_named_alike_in_a_candidates_turn(
+    lua: Snippets, name: list[str], candidate: str
+) -> None:
+    use = GateUse(name="".join(name), template="t")
+    text = "return Cascade.in_turn({ name = request[1], template = 't' }, request[2]).name"
+    assert lua.run(text, [use.name, candidate]) == in_turn(use, candidate).name
+
+
+@given(
+    left=st.lists(st.sampled_from("abcd"), unique=True, max_size=4),
+    turn=st.sampled_from(["", "a", "c", "z"]),
+)
+def test_a_cascade_moves_on_alike(lua: Snippets, left: list[str], turn: str) -> None:
+    text = """
+    local cascade = { left = request[1], turn = request[2], asked = {} }
+    local over = Cascade.finish(cascade, 'declined', 7, 'busy')
+    local begun = Cascade.begin(over, 'd')
+    return { Cascade.order(cascade), over.left, over.turn, over.asked[1].candidate,
+      Cascade.is_exhausted(over), begun.turn, #begun.asked, #cascade.asked }
+    """
+    cascade = Cascade(left=tuple(left), turn=turn)
+    over = cascade.end(Answer.DECLINED, 7, "busy")
+    begun = over.begin("d")
+    assert lua.run(text, [left, turn]) == [
+        list(cascade.order()),
+        list(over.left),
+        over.turn,
+        over.asked[0].candidate,
+        over.exhausted,
+        begun.turn,
+        len(begun.asked),
+        len(cascade.asked),
+    ]
+
+
+@given(
+    members=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=5),
+    strategy=st.sampled_from(STRATEGIES),
+    amount=st.integers(1, 3),
+    last=st.sampled_from(["", "m0", "m2", "gone"]),
+)
+def test_a_pool_chooses_the_same_member(
+    lua: Snippets,
+    members: list[tuple[int, int]],
+    strategy: Any,
+    amount: int,
+    last: str,
+) -> None:
+    views = [
+        MemberView(name=f"m{place}", capacity=max(capacity, used), used=used, free=capacity - used)
+        for place, (capacity, used) in enumerate(members)
+    ]
+    told = [
+        {"name": one.name, "capacity": one.capacity, "used": one.used, "free": one.free}
+        for one in views
+    ]
+    text = """
+    local found = Pool.choose(request[1], request[2], request[3], request[4])
+    return found and found.name or false
+    """
+    chosen = choose(views, strategy, amount, last)
+    expected = chosen.name if chosen else False
+    assert lua.run(text, [told, strategy, amount, last]) == expected
+
+
+@given(moments=st.lists(st.integers(0, 60), unique=True, max_size=12), at=st.integers(0, 60))
+def test_hours_are_open_alike_and_open_next_alike(
+    lua: Snippets, moments: list[int], at: int
+) -> None:
+    ordered = sorted(moments)
+    pairs = tuple(zip(ordered[::2], ordered[1::2], strict=False))
+    text = """
+    local opens, at = unpack(request)
+    return { Hours.is_open(opens, at), Hours.next_opening(opens, at) or false }
+    """
+    opening = next_opening(pairs, at)
+    expected = [is_open(pairs, at), False if opening is None else opening]
+    assert lua.run(text, [pairs, at]) == expected
+
+
+@given(
+    gate=st.lists(st.sampled_from(["a", ":", "é", "/m", "/é", "{", "%", "lane:"]), min_size=1),
+    names=st.sets(
+        st.sampled_from(["{x}", "a{x}", "{x}a", "{x}{y}", "a:{x}", "{x}:a", "é{x}", "a.", "a"])
+    ),
+    pools=st.sets(st.sampled_from(["{p}", "a{p}", "é{p}é", "p"])),
+)
+def test_a_name_belongs_to_the_same_declared_gate(
+    lua: Snippets, gate: list[str], names: set[str], pools: set[str]
+) -> None:
+    name = "".join(gate)
+    specs = [GateSpec(name=one, kind=GateKind.SLOTS, shared=False) for one in names]
+    members = (("m", 1), ("é", 2))
+    specs += [
+        GateSpec(name=one, kind=GateKind.POOL, shared=False, members=members) for one in pools
+    ]
+    rows = {spec.name: TemplateRow(spec=spec) for spec in specs}
+    told = {
+        spec.name: {"spec": {"kind": str(spec.kind), "members": spec.members}} for spec in specs
+    }
+    text = """
+    local done, place = pcall(GateNames.place_of, request[1], request[2])
+    return done and { place.template, place.pool } or place.refused.error
+    """
+    try:
+        expected: object = list(place_of(rows, name))
+    except Exception as error:  # noqa: BLE001  (its name is compared)
+        expected = type(error).__name__
+    assert lua.run(text, [told, name]) == expected
+
+
+@given(
+    reason=st.text(st.characters(exclude_categories=["Cs"]), max_size=30), life=st.integers(1, 9)
+)
+def test_what_follows_from_a_job_is_the_same_job(lua: Snippets, reason: str, life: int) -> None:
+    row = JobRow(
+        id=derived_id("cause"),
+        lane="calls",
+        tenant="acme",
+        kind="call",
+        subject="+1",
+        stage="",
+        priority=1,
+        due_at=2,
+        args=b"{}",
+        flow=3,
+        policy=4,
+        state=State.DEAD,
+        created_at=5,
+        life=life,
+        run=6,
+        reconciles=2,
+        reason=reason,
+    )
+    text = """
+    local follow = FollowUps.follow_up(request, { kind = 'alert', states = { 'dead' } })
+    local asked = FollowUps.reconcile_job(request, 'ask')
+    return { follow.id, follow.args, follow.lane, follow.subject, asked.id, asked.args, asked.kind }
+    """
+    told = {
+        "id": row.id,
+        "lane": row.lane,
+        "tenant": row.tenant,
+        "subject": row.subject,
+        "state": str(row.state),
+        "reason": reason,
+        "life": life,
+        "run": row.run,
+        "reconciles": row.reconciles,
+    }
+    follow = follow_up(row, FollowUp(kind="alert"))
+    asked = reconcile_job(row, "ask")
+    assert lua.run(text, told) == [
+        follow.id,
+        follow.args.decode(),
+        follow.lane,
+        follow.subject,
+        asked.id,
+        asked.args.decode(),
+        asked.kind,
+    ]
+
+
+def test_the_policies_of_jobs_that_follow_are_those_of_the_ledger(lua: Snippets) -> None:
+    row = {"id": "x", "lane": "l", "tenant": "", "state": "dead", "reason": "", "life": 1, "run": 1}
+    text = """
+    local asked = FollowUps.reconcile_job(request, 'ask')
+    return { FollowUps.DEFAULT_POLICY, asked.policy }
+    """
+    found = lua.run(text, {**row, "reconciles": 0})
+    asked = reconcile_job(_plain_row(), "ask").policy
+    for told, policy in zip(found, (DEFAULT_POLICY, asked), strict=True):
+        retry = told.pop("retry")
+        for field, value in retry.items():
+            assert getattr(policy.retry, field) == value
+        for field, value in told.items():
+            assert getattr(policy, field) == value
+        assert len(retry) == 5
+        assert len(told) == 6
+
+
+def _plain_row() -> JobRow:
+    return JobRow(
+        id="x",
+        lane="l",
+        tenant="",
+        kind="k",
+        subject=None,
+        stage="",
+        priority=1,
+        due_at=2,
+        args=b"",
+        flow=1,
+        policy=1,
+        state=State.AWAITING,
+        created_at=1,
+    )

@@ -1,0 +1,248 @@
+"""Random worlds of one claim's decision, for Python and for Lua alike."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from headway.core.claim import Decision, decide
+from headway.core.fairness import Fairness
+from headway.core.flow import FlowView, Head, Order
+from headway.core.gates.slots import UNLIMITED
+from headway.core.gates.spec import STRATEGIES, GateKind, GateUse
+from headway.core.gates.view import GateView, MemberView
+
+World = dict[str, Any]
+
+_NAMES = ("a", "b", "c%1", "ünder")
+_TENANTS = ("", "acme", "Zoë")
+_CANDIDATES = ("ann", "bob", "c%d")
+
+
+def world(random: Random) -> World:
+    """What a claim sees: flows of heads, gates, who is parked, and how much may start."""
+    keyed = [*_NAMES, *(f"{name}:{one}" for name in _NAMES[:2] for one in _CANDIDATES)]
+    shared = ["s1", "s2", "s3", "all"]
+    gates = {name: _gate(random, name, implicit=name == "all") for name in [*keyed, *shared]}
+    seqs = random.sample(range(1, 10_000), 120)
+    flows = [_flow(random, number, shared, seqs) for number in range(1, _few(random, 5) + 1)]
+    ahead = [
+        [flow["flow"], name, _order(random, seqs.pop())]
+        for flow in flows
+        for name in keyed
+        if random.random() < 0.1
+    ]
+    return {
+        "flows": flows,
+        "gates": gates,
+        "ahead": ahead,
+        "n": random.choice([1, 2, 3, 8, 50]),
+        "free": random.choice([0, 1, 2, 5, 50]),
+        "fairness": _fairness(random) if random.random() < 0.4 else None,
+    }
+
+
+def _few(random: Random, most: int) -> int:
+    return 1 if random.random() < 0.4 else random.randint(1, most)
+
+
+def _gate(random: Random, name: str, *, implicit: bool) -> World:
+    kind = random.choice([None, "slots"]) if implicit else random.choice([*GateKind])
+    most = random.choice([0, 1, 2, 3, 10])
+    free = random.randint(0, most)
+    members: list[World] = []
+    if kind is None or kind == "hours":
+        most, free = UNLIMITED, random.choice([0, UNLIMITED, UNLIMITED])
+    if kind == "pool":
+        for number in range(random.randint(0, 3)):
+            capacity = random.choice([0, 1, 2, 5])
+            used = random.randint(0, capacity)
+            free = random.choice([0, capacity - used])
+            one = {"name": f"m{number}", "capacity": capacity, "used": used, "free": free}
+            members.append(one)
+        most = max((one["capacity"] for one in members), default=0)
+        free = max((one["free"] for one in members), default=0)
+    return {
+        "name": name,
+        "kind": str(kind) if kind else None,
+        "most": most,
+        "free": free,
+        "members": members,
+        "strategy": random.choice(STRATEGIES),
+        "last": random.choice(["", "m0", "m1", "gone"]),
+    }
+
+
+def _order(random: Random, seq: int) -> list[int]:
+    return [random.choice([0, 5, 5, 5, 4_294_967_295]), random.choice([10, 10, 2**41]), seq]
+
+
+def _flow(random: Random, number: int, shared: list[str], seqs: list[int]) -> World:
+    plain = random.random() < 0.4
+    heads = [_head(random, seqs.pop(), plain=plain) for _ in range(random.randint(1, 12))]
+    heads.sort(key=lambda head: head["order"])
+    names = random.sample(shared, random.choice([0, 0, 1, 2]))
+    return {
+        "flow": number,
+        "tenant": random.choice(_TENANTS),
+        "shared": [[name, random.choice([1, 1, 2])] for name in names],
+        "gated": random.random() < 0.5,
+        "heads": heads,
+        "more": random.random() < 0.5,
+    }
+
+
+def _head(random: Random, seq: int, *, plain: bool) -> World:
+    keyed: list[list[Any]] = []
+    candidates: list[str] = []
+    if not plain:
+        names = random.sample(_NAMES, random.choice([0, 1, 1, 2]))
+        keyed = [[name, random.choice([1, 1, 2, 4])] for name in names]
+        if random.random() < 0.3:
+            candidates = random.sample(_CANDIDATES, random.randint(1, 3))
+            keyed = [[f"{name}:{{candidate}}", amount] for name, amount in keyed if name in "ab"]
+    return {
+        "order": _order(random, seq),
+        "id": f"job-{seq}",
+        "keyed": keyed,
+        "ticket": "a" if keyed and random.random() < 0.3 else None,
+        "candidates": candidates,
+    }
+
+
+def _fairness(random: Random) -> World:
+    starts = {
+        tenant: random.randint(0, 5) * 500_000 for tenant in _TENANTS if random.random() < 0.7
+    }
+    weights = {tenant: random.choice([1, 2, 3, 7]) for tenant in _TENANTS if random.random() < 0.5}
+    return {"level": random.choice([0, 1_000_000]), "starts": starts, "weights": weights}
+
+
+def decided(given: World) -> World:
+    """What `core.claim` decides, and what it leaves of the gates and the tenants' starts."""
+    views = {name: _view(gate) for name, gate in given["gates"].items()}
+    ahead = {(flow, name): Order(*order) for flow, name, order in given["ahead"]}
+    told = given["fairness"]
+    fairness = None
+    if told is not None:
+        starts = dict(told["starts"])
+        fairness = Fairness(level=told["level"], starts=starts, weights=told["weights"])
+    decision = decide(
+        [_flow_view(flow, views) for flow in given["flows"]],
+        lambda use: views[use.name],
+        lambda flow, name: ahead.get((flow, name)),
+        given["n"],
+        given["free"],
+        fairness,
+    )
+    return {
+        **_told(decision),
+        "gates": {name: _left(view) for name, view in views.items()},
+        "tenants": fairness.starts if fairness else {},
+    }
+
+
+def _view(gate: World) -> GateView:
+    return GateView(
+        name=gate["name"],
+        kind=GateKind(gate["kind"]) if gate["kind"] else None,
+        most=gate["most"],
+        free=gate["free"],
+        members=[MemberView(**one) for one in gate["members"]],
+        strategy=gate["strategy"],
+        last=gate["last"],
+    )
+
+
+def _flow_view(flow: World, views: dict[str, GateView]) -> FlowView:
+    return FlowView(
+        flow=flow["flow"],
+        tenant=flow["tenant"],
+        shared=[(views[name], amount) for name, amount in flow["shared"]],
+        gated=flow["gated"],
+        heads=[_head_of(head) for head in flow["heads"]],
+        more=flow["more"],
+    )
+
+
+def _head_of(head: World) -> Head:
+    keyed = tuple(GateUse(name=n, template=n, amount=amount) for n, amount in head["keyed"])
+    candidates = tuple(head["candidates"])
+    order = Order(*head["order"])
+    return Head(order, head["id"], keyed, head["ticket"], candidates, 0, 0, "", None, b"", 1, 0)
+
+
+def _told(decision: Decision) -> World:
+    return {
+        "starts": [
+            [one.head.id, one.flow, dict(one.members), one.candidate, one.gated]
+            for one in decision.starts
+        ],
+        "parks": [[one.head.id, one.flow, one.gate, one.never_fits] for one in decision.parks],
+        "again": decision.again,
+        "closed": decision.closed,
+    }
+
+
+def _left(view: GateView) -> World:
+    members = [[one.name, one.used, one.free] for one in view.members]
+    return {"free": view.free, "last": view.last, "members": members}
+
+
+DECIDE = """
+local answers = {}
+for place, given in ipairs(request) do
+  local views, ahead = {}, {}
+  for name, gate in pairs(given.gates) do
+    views[name] = GateView.new(name, gate.kind)
+    for field, value in pairs(gate) do
+      views[name][field] = value
+    end
+  end
+  local function order_of(order)
+    return { priority = order[1], due_at = order[2], seq = order[3] }
+  end
+  for _, one in ipairs(given.ahead) do
+    ahead[one[1] .. one[2]] = order_of(one[3])
+  end
+  for _, flow in ipairs(given.flows) do
+    for at, one in ipairs(flow.shared) do
+      flow.shared[at] = { view = views[one[1]], amount = one[2] }
+    end
+    for _, head in ipairs(flow.heads) do
+      head.order = order_of(head.order)
+      for at, one in ipairs(head.keyed) do
+        head.keyed[at] = { name = one[1], template = one[1], amount = one[2] }
+      end
+    end
+  end
+  local fairness
+  if given.fairness then
+    local told = given.fairness
+    fairness = Fairness.new(told.level, told.starts, told.weights)
+  end
+  local decision = Claiming.decide(given.flows, function(use)
+    return views[use.name]
+  end, function(flow, name)
+    return ahead[flow .. name]
+  end, given.n, given.free, fairness)
+  local answer = { starts = {}, parks = {}, again = decision.again, closed = decision.closed }
+  for at, one in ipairs(decision.starts) do
+    answer.starts[at] = { one.head.id, one.flow, one.members, one.candidate, one.gated }
+  end
+  for at, one in ipairs(decision.parks) do
+    answer.parks[at] = { one.head.id, one.flow, one.gate, one.never_fits }
+  end
+  answer.gates, answer.tenants = {}, fairness and fairness.starts or {}
+  for name, view in pairs(views) do
+    local members = {}
+    for at, one in ipairs(view.members) do
+      members[at] = { one.name, one.used, one.free }
+    end
+    answer.gates[name] = { free = view.free, last = view.last, members = members }
+  end
+  answers[place] = answer
+end
+return answers
+"""
+"""Lua that decides the worlds of a request, and tells it as `decided` does."""
