@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
+from headway.contract.moving import Parcel
 from headway.contract.views import (
     AuditQuery,
     GatesQuery,
@@ -25,11 +26,13 @@ from headway.contract.views import (
     WorkersQuery,
 )
 from headway.core.errors import InvalidValue, InvariantBroken
+from headway.core.job import MAX_BATCH
 from headway.stores.ledger.reads.audit import PARTS
 from headway.stores.ledger.reads.gates import HOLDERS, PARKED
 from headway.stores.ledger.reads.jobs import NOTES
 from headway.stores.ledger.reads.why import CANDIDATES, PLACES
-from headway.stores.ledger.verbs import read
+from headway.stores.ledger.verbs import read, take_out
+from headway.stores.ledger.verbs.take_out import ALL_STARTS, read_cursor
 from headway.stores.redis.views_ledger import ledger_of
 
 Answer = TypeVar("Answer")
@@ -96,6 +99,22 @@ def answer(query: Query[Answer], told: Mapping[str, Any]) -> Answer:
         The answer.
     """
     return read(ledger_of(told), query)
+
+
+def parcel_request(cursor: str | None) -> ReadRequest:
+    """What a script must look at to take a parcel out.
+
+    Raises:
+        InvalidValue: the cursor is none.
+    """
+    part, after = read_cursor(cursor)
+    request = {"part": part, "limit": MAX_BATCH, "most": ALL_STARTS}
+    return ReadRequest("reads.read_parcel", request | ({} if after is None else {"after": after}))
+
+
+def parcel(cursor: str | None, told: Mapping[str, Any]) -> Parcel:
+    """The parcel, of what the script told."""
+    return take_out(ledger_of(told), cursor)
 
 
 def _job(query: JobQuery) -> dict[str, Any]:

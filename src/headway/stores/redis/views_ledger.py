@@ -27,6 +27,7 @@ from headway.stores.ledger.rows import (
     PermitRow,
     RunRow,
     ShutSpell,
+    SignalRow,
     TemplateRow,
     TrailRow,
     WorkerRow,
@@ -61,6 +62,7 @@ class _Snapshot:
         self.lanes = _Lanes(told)
         self.counts = _Counts(told)
         self.keys = _Keys(told)
+        self.signals = _Signals(told)
         self.workers = _Workers(told)
         self.entries = _Entries(told)
         self.trail = _Trail(told)
@@ -102,6 +104,10 @@ class _Jobs:
     def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
         del query
         return self._listed, self._cursor
+
+    def arrived(self, after: int, limit: int) -> list[JobRow]:
+        del after, limit
+        return self._listed
 
     def place(self, flow: int, order: Order, limit: int) -> int:
         del flow, order, limit
@@ -190,14 +196,20 @@ class _Starts:
             name: _Counted(total, leaves if leaves is not False else None)
             for name, total, leaves in listed(told, "starts")
         }
+        self._all = {
+            name: [(at, number) for at, number in starts]
+            for name, starts in listed(told, "every_start")
+        }
 
     def total(self, gate: str, after_at: int) -> int:
         del after_at
         return self._gates.get(gate, _Counted()).total
 
     def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
-        """The one start that matters, with the number of all those up to it."""
+        """All starts if they were told; else the one that matters, for all those up to it."""
         del after_at
+        if gate in self._all:
+            return self._all[gate]
         at = self._gates.get(gate, _Counted()).leaves
         return [] if at is None else [(at, limit)]
 
@@ -206,12 +218,16 @@ class _Lanes:
     def __init__(self, told: Told) -> None:
         self._rows = {one["name"]: rows.lane_row(one) for one in listed(told, "lanes")}
         self._names = listed(told, "lane_names")
+        self._starts = {name: dict(starts) for name, starts in listed(told, "tenant_starts")}
 
     def names(self) -> list[str]:
         return self._names
 
     def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
         return {name: self._rows[name] for name in names if name in self._rows}
+
+    def all_tenant_starts(self, lane: str) -> dict[str, int]:
+        return self._starts[lane]
 
 
 class _Counts:
@@ -231,15 +247,26 @@ class _Counts:
 
 
 class _Keys:
-    """The one key that was asked for; a script tells the job that it names, not the key."""
-
     def __init__(self, told: Told) -> None:
-        self._job = next((one["id"] for one in listed(told, "jobs")), None)
+        found = (rows.key_row(one) for one in listed(told, "dedupe"))
+        self._rows = {(row.tenant, row.key): row for row in found}
 
     def load(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KeyRow]:
-        if self._job is None:
-            return {}
-        return {(tenant, key): KeyRow(tenant, key, self._job, b"", None) for tenant, key in keys}
+        return {place: self._rows[place] for place in keys if place in self._rows}
+
+
+class _Signals:
+    def __init__(self, told: Told) -> None:
+        self._known = [(key, job, run) for key, job, run in listed(told, "known")]
+        self._heard = [rows.signal_row(one) for one in listed(told, "events")]
+
+    def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
+        del after, limit
+        return self._known
+
+    def all_heard(self, after: tuple[str, str], limit: int) -> list[SignalRow]:
+        del after, limit
+        return self._heard
 
 
 class _Workers:
@@ -264,6 +291,7 @@ class _Entries:
 class _Trail:
     def __init__(self, told: Told) -> None:
         self._page = [rows.trail_row(one) for one in listed(told, "trail")]
+        self._since = [rows.trail_row(one) for one in listed(told, "since")]
         self._of = {
             target: [rows.trail_row(one) for one in lines]
             for target, lines in listed(told, "notes")
@@ -274,6 +302,10 @@ class _Trail:
         if target is not None and target in self._of:
             return self._of[target][:limit]
         return self._page
+
+    def since(self, after: int, limit: int) -> list[TrailRow]:
+        del after, limit
+        return self._since
 
 
 class _Facts:

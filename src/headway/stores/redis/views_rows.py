@@ -19,9 +19,11 @@ from headway.stores.ledger.rows import (
     FlowKey,
     GateRow,
     JobRow,
+    KeyRow,
     LaneRow,
     PermitRow,
     RunRow,
+    SignalRow,
     TemplateRow,
     TrailRow,
     WorkerRow,
@@ -179,6 +181,29 @@ def listed(told: Told, name: str) -> list[Any]:
 def paired(told: Told, name: str) -> dict[Any, Any]:
     """A map that was told as pairs, or as a map, which is a list when it is empty."""
     return dict(told.get(name) or ())
+
+
+def key_row(told: Told) -> KeyRow:
+    """A key that makes enqueue idempotent."""
+    return KeyRow(
+        tenant=told["tenant"],
+        key=told["key"],
+        job=told["job"],
+        body=payload(told["body"]),
+        until_at=told.get("until_at"),
+    )
+
+
+def signal_row(told: Told) -> SignalRow:
+    """An event that was heard."""
+    return SignalRow(
+        scope=told["scope"],
+        event=told["event"],
+        key=told["key"],
+        at=told["at"],
+        kept_until=told.get("kept_until"),
+        payload=payload(told.get("payload", "")),
+    )
 
 
 def uses(told: Told, name: str) -> tuple[GateUse, ...]:

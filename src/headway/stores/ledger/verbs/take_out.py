@@ -31,7 +31,7 @@ ALL_STARTS = 2**31 - 1
 def take_out(ledger: Ledger, cursor: str | None) -> Parcel:
     """See `Movable.take_out`."""
     names = list(PARTS)
-    part, after = (names[0], None) if cursor is None else _read_cursor(cursor)
+    part, after = read_cursor(cursor)
     rows, following = _TAKE[part](ledger, after)
     if following is None:
         place = names.index(part) + 1
@@ -41,7 +41,14 @@ def take_out(ledger: Ledger, cursor: str | None) -> Parcel:
     return Parcel(part=part, rows=encode(rows), size=len(rows), cursor=following_cursor)
 
 
-def _read_cursor(cursor: str) -> tuple[str, Any]:
+def read_cursor(cursor: str | None) -> tuple[str, Any]:
+    """The part that a parcel is of, and the place in it behind which it begins; None for its first.
+
+    Raises:
+        InvalidValue: it is no cursor.
+    """
+    if cursor is None:
+        return next(iter(PARTS)), None
     try:
         part, after = json.loads(cursor)
         _TAKE[part]

@@ -15,14 +15,14 @@ local function page(look, request)
     end
   end
   for name in pairs(Gates.templates()) do
-    if GateNames.sorts_before(request.after, name) and not (last and GateNames.sorts_before(last, name)) then
+    if Codec.less(request.after, name) and not (last and Codec.less(last, name)) then
       found[name] = true
     end
   end
   for name in pairs(found) do
     names[#names + 1] = name
   end
-  table.sort(names, GateNames.sorts_before)
+  table.sort(names, Codec.less)
   look.told.gate_page = told
   return names, request.limit
 end

@@ -12,8 +12,9 @@ local function by_ids(ids)
   return rows
 end
 
-local function by_key(tenant, key)
+local function by_key(look, tenant, key)
   local known = Dedupe.get(tenant, key)
+  look.told.dedupe = { known }
   return known and by_ids({ known.job }) or {}
 end
 
@@ -23,7 +24,7 @@ function ReadJobs.run(request)
   if request.ids ~= nil then
     rows = by_ids(request.ids)
   elseif request.key ~= nil then
-    rows = by_key(request.tenant, request.key)
+    rows = by_key(look, request.tenant, request.key)
   else
     rows, cursor = Listing.page(request)
   end
