@@ -165,7 +165,7 @@ local function tell_holders(look, name, limits)
   if not is_first(look, 'permits', name) then
     return
   end
-  local count = Permits.count(name)
+  local count = Permits.holders(name)
   local permits = list(look, 'permits')
   permits[#permits + 1] = { name, count, 0, Permits.at(name, limits.holders) }
 end

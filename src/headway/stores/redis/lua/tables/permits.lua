@@ -153,6 +153,11 @@ function Permits.at(gate, limit)
   return rows_of(places)
 end
 
+-- How many permit rows a gate has; the cost does not grow with them.
+function Permits.holders(gate)
+  return redis.call('ZLEXCOUNT', Keys.permits, Codec.prefix(name(gate)))
+end
+
 -- How many permit rows a gate has, and the sum of their amounts.
 function Permits.count(gate)
   local prefix = name(gate)
