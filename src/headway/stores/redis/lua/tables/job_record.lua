@@ -4,11 +4,16 @@
 --    1 state     2 flags      3 flow       7 priority  11 due       17 seq       23 policy
 --   27 created  33 run       37 attempt   41 blocked   47 request   53 claimed   59 finished
 --   65 purge    71 outcome   72 lengths of worker, last worker and rest
---   80 worker, last worker, rest, arguments
+--   80 worker, last worker, rest, arguments, and the last byte of the seq once more
 --
 -- Flow to seq are the bytes by which a waiting job is filed. The rest is a map of the fields that
 -- differ from their defaults, packed; most jobs have none. What is long stands apart, so that a
 -- start or an end never copies it.
+--
+-- Lua hashes of a long string only some thirty bytes, the last among them. Rows of one batch are
+-- alike but for a few bytes, so one of these stands at the end: without it all would share one
+-- hash, and each be compared with all the others (measured at 1,000 a batch: 6 us a row, and
+-- 2 us with it).
 
 local JobRecord = {}
 
@@ -18,7 +23,7 @@ local byte, sub, char = string.byte, string.sub, string.char
 local HEAD = '>BBI4I4I6I6I4I6I4I4I6I6I6I6I6BI2I2I4'
 local NONE = Codec.NONE
 -- Bytes of a value that may stand in the row.
-local SHORT = 512
+local SHORT = 256
 
 JobRecord.CARE = 1
 JobRecord.GATED = 2
@@ -122,6 +127,47 @@ local function pack_rest(row, outcome, far)
   return next(rest) == nil and '' or cmsgpack.pack(rest), far
 end
 
+-- What stands between the moment of creation and the rest of a job that never ran.
+local FRESH = pack('>I4I4I6I6I6I6I6BI2I2', 0, 0, 0, 0, NONE, NONE, NONE, 0, 0, 0)
+
+-- Whether a new job has none of what stands in the rest.
+local function is_bare(row)
+  return not (
+    row.subject
+    or row.expires_at
+    or row.key
+    or row.entry
+    or row.fired_at
+    or row.cascade
+    or row.keyed[1]
+    or row.stage ~= ''
+  )
+end
+
+-- Packs a new job that waits or is scheduled, and so never ran; as `pack`.
+function JobRecord.pack_queued(row)
+  local flags, args, rest, far = row.care and 1 or 0, row.args, '', nil
+  if #args > SHORT then
+    far, flags, args = { a = args }, flags + 64, ''
+  end
+  if not is_bare(row) then
+    flags = flags + (row.expires_at and 128 or 0)
+    rest, far = pack_rest(row, 0, far)
+  end
+  local head = pack(
+    '>BBI4I4I6I6I4I6',
+    byte(JobRecord.LETTERS[row.state]),
+    flags,
+    row.flow,
+    row.priority,
+    row.due_at,
+    row.seq,
+    row.policy,
+    row.created_at
+  )
+  return head .. FRESH .. pack('>I4', #rest) .. rest .. args .. char(row.seq % 256), far
+end
+
 -- Packs a row.
 --   row: by the names of JobRow; absent fields have their defaults.
 -- Returns the string, and what stands apart by letter; nil for nothing.
@@ -156,7 +202,7 @@ function JobRecord.pack(row)
     #last,
     #rest
   )
-  return head .. worker .. last .. rest .. args, far
+  return head .. worker .. last .. rest .. args .. char(row.seq % 256), far
 end
 
 -- What the rest of most jobs is; read only.
@@ -237,7 +283,7 @@ function JobRecord.unpack(raw, id)
   if bit_of(byte(raw, 2), 64) then
     letters = letters .. 'a'
   else
-    row.args = sub(raw, behind)
+    row.args = sub(raw, behind, -2)
   end
   return row, letters
 end
@@ -287,7 +333,7 @@ function JobRecord.head(raw, id)
     attempt = attempt,
     stage = rest.stage or '',
     subject = rest.subject,
-    args = byte(raw, 2) % 128 < 64 and sub(raw, behind) or nil,
+    args = byte(raw, 2) % 128 < 64 and sub(raw, behind, -2) or nil,
     policy = policy,
     blocked_ms = blocked,
   }

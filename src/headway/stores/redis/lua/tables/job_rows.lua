@@ -80,28 +80,45 @@ function JobRows.put_raw(batch, id, raw)
   raws[id] = raw
 end
 
--- Adds a row, and what stands apart of it where that has changed.
---   old: its packed row of before; nil for a new job.
+-- Adds what stands apart of a job where that has changed.
+local function put_far(batch, id, far)
+  for letter, value in pairs(far) do
+    local place = letter .. id
+    if bodies[place] ~= value then
+      bodies[place] = value
+      batch.far[#batch.far + 1] = place
+      batch.far[#batch.far + 1] = value
+    end
+  end
+end
+
+-- Adds a new job.
+function JobRows.put_new(batch, row)
+  local raw, far
+  if row.state == 'waiting' or row.state == 'scheduled' then
+    raw, far = JobRecord.pack_queued(row)
+  else
+    raw, far = JobRecord.pack(row)
+  end
+  JobRows.put_raw(batch, row.id, raw)
+  if far then
+    put_far(batch, row.id, far)
+  end
+end
+
+-- Adds a changed row, and what stands apart of it where that has changed.
+--   old: its packed row of before.
 function JobRows.put(batch, row, old)
   local raw, far = JobRecord.pack(row)
   local id = row.id
   JobRows.put_raw(batch, id, raw)
   if far then
-    for letter, value in pairs(far) do
-      local place = letter .. id
-      if bodies[place] ~= value then
-        bodies[place] = value
-        batch.far[#batch.far + 1] = place
-        batch.far[#batch.far + 1] = value
-      end
-    end
+    put_far(batch, id, far)
   end
-  if old then
-    for letter in string.gmatch(JobRecord.far_of(old), '.') do
-      if not (far and far[letter]) then
-        bodies[letter .. id] = nil
-        batch.gone[#batch.gone + 1] = letter .. id
-      end
+  for letter in string.gmatch(JobRecord.far_of(old), '.') do
+    if not (far and far[letter]) then
+      bodies[letter .. id] = nil
+      batch.gone[#batch.gone + 1] = letter .. id
     end
   end
 end

@@ -75,7 +75,7 @@ function Jobs.insert(rows)
   for place = 1, count do
     local row = rows[place]
     row.seq = seq + place
-    JobRows.put(written, row, nil)
+    JobRows.put_new(written, row)
     file_new(filed, row)
   end
   JobRows.write(written)
