@@ -1,5 +1,5 @@
 -- The claim of one lane: its flows are looked at, decided, and what starts or parks is written.
--- needs: base.time, tables.jobs, tables.lanes, tables.counts
+-- needs: tables.jobs, tables.lanes, tables.counts
 -- needs: engine.cascade, engine.claiming, engine.fairness, engine.feeding, engine.gate_book
 -- needs: engine.gate_view, engine.shut_spells, engine.takings
 

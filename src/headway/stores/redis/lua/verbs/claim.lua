@@ -1,6 +1,6 @@
 -- Claim: what is due is promoted, then jobs start in order with all their permits.
 -- needs: base.time, base.write, tables.gates, tables.jobs, tables.workers
--- needs: engine.expire, engine.feeding, engine.gate_book, engine.lane_share, engine.lane_work
+-- needs: engine.expire, engine.feeding, engine.lane_share, engine.lane_work
 -- needs: engine.lapse, engine.promotion, engine.step
 
 local Claim = {}
