@@ -20,6 +20,26 @@ local function moment(outcome)
   return outcome.after_ms and Time.now + math.max(0, outcome.after_ms)
 end
 
+local function is_too_long(result)
+  return result ~= nil and #result > MAX_RESULT
+end
+
+local function lacks_key(outcome)
+  return outcome.key == nil or outcome.key == ''
+end
+
+-- Whether an outcome may ask for what cannot be, which is found only after others were written.
+function Outcomes.may_be_refused(outcome)
+  local kind = outcome.type
+  return outcome['then'] ~= nil
+    or outcome.close ~= nil
+    or kind == 'NextStage'
+    or kind == 'Returned'
+    or (kind == 'Succeeded' and is_too_long(outcome.result))
+    or (kind == 'Snoozed' and moment(outcome) == nil)
+    or ((kind == 'HandedOver' or kind == 'KnownAs') and lacks_key(outcome))
+end
+
 local APPLY = {}
 
 function APPLY.Succeeded(step, row, outcome)
@@ -27,7 +47,7 @@ function APPLY.Succeeded(step, row, outcome)
     -- After a hand-over only an explicit word settles; a return is only recorded.
     return APPLY.Returned(step, row, outcome)
   end
-  if outcome.result ~= nil and #outcome.result > MAX_RESULT then
+  if is_too_long(outcome.result) then
     Fail.refuse(
       'PayloadTooLarge',
       'the result has ' .. #outcome.result .. ' bytes',
@@ -103,7 +123,7 @@ local function know(step, row, key)
 end
 
 function APPLY.HandedOver(step, row, outcome)
-  if outcome.key == nil or outcome.key == '' then
+  if lacks_key(outcome) then
     Fail.refuse(
       'InvalidValue',
       'job ' .. row.id .. ' hands over without a key',
@@ -132,7 +152,7 @@ function APPLY.HandedOver(step, row, outcome)
 end
 
 function APPLY.KnownAs(step, row, outcome)
-  if outcome.key == nil or outcome.key == '' then
+  if lacks_key(outcome) then
     Fail.refuse(
       'InvalidValue',
       'job ' .. row.id .. ' is to be known under an empty key',

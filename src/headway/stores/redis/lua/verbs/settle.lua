@@ -6,20 +6,10 @@ local Settle = {}
 -- How long a final job of no policy of its own is kept.
 local KEEP_MS = 7 * 86400000
 
--- Outcomes that are refused where what they ask for cannot be, maybe after others were written.
-local REFUSABLE = {
-  NextStage = true,
-  Returned = true,
-  HandedOver = true,
-  KnownAs = true,
-  Snoozed = true,
-  Succeeded = true,
-}
-
 -- Whether anything may have to be undone.
 function Settle.journal(request)
   for _, outcome in ipairs(request.rest) do
-    if outcome['then'] or outcome.close or REFUSABLE[outcome.type] then
+    if Outcomes.may_be_refused(outcome) then
       return true
     end
   end
