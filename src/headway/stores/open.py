@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from headway.contract.clock import Clock
 from headway.contract.store import Store
-from headway.core.errors import InvalidValue
+from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.stores.memory import MemoryStore
+from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
+from headway.stores.redis.options import parse_url as parse_redis_url
 from headway.stores.sqlite import SqliteStore, parse_url
 
 
@@ -14,7 +16,8 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
 
     Args:
         url: `sqlite:///headway.db`, `sqlite:////absolute/path.db?synchronous=full`, or
-            `memory://` for one that is gone with this process.
+            `redis://localhost:6379/0?namespace=main` (also rediss, unix, redis+sentinel and
+            redis+cluster), or `memory://` for one that is gone with this process.
         clock: tells ms since 1970; None for the machine's.
 
     Returns:
@@ -29,5 +32,18 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         return MemoryStore(clock)
     if scheme == "sqlite":
         return SqliteStore(parse_url(url), clock)
+    if scheme in REDIS_SCHEMES:
+        return _open_redis(url, clock)
     message = f"{url!r} is not the URL of a store"
-    raise InvalidValue(message, hint="sqlite:///headway.db or memory://")
+    raise InvalidValue(message, hint="sqlite:///headway.db, redis://… or memory://")
+
+
+def _open_redis(url: str, clock: Clock | None) -> Store:
+    options = parse_redis_url(url)
+    try:
+        # Only those who use it have its client.
+        from headway.stores.redis.store import RedisStore  # noqa: PLC0415
+    except ImportError as error:
+        message = f"the Redis store needs a package that is not installed: {error.name}"
+        raise StoreUnavailable(message, hint="pip install 'headway[redis]'") from error
+    return RedisStore(options, clock)

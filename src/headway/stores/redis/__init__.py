@@ -1,3 +1,1 @@
 """The Redis store: one script a verb, all keys of a namespace in one hash slot."""
-
-from __future__ import annotations

@@ -169,7 +169,7 @@ def trail_row(told: Told) -> TrailRow:
         reason=told["reason"],
         verb=told["verb"],
         target=told["target"],
-        detail=told["detail"],
+        detail=told.get("detail", ""),
     )
 
 

@@ -22,7 +22,7 @@ def act(ledger: Ledger, request: ActRequest) -> list[ActReply]:
     check_batch("act", len(request.ids))
     check_name("author", request.author)
     check_name("request", request.request)
-    _check_edit(request.edit)
+    check_edit(request.edit)
     before = ledger.trail.answer(request.request)
     if before is not None:
         return decode_replies(before)
@@ -49,7 +49,13 @@ def act(ledger: Ledger, request: ActRequest) -> list[ActReply]:
     return replies
 
 
-def _check_edit(edit: Edit) -> None:
+def check_edit(edit: Edit) -> None:
+    """Lets an edit pass that a job can take.
+
+    Raises:
+        InvalidValue: the priority or the moment is out of its range.
+        PayloadTooLarge: the arguments are above the limit.
+    """
     if edit.priority is not None and not 0 <= edit.priority <= MAX_PRIORITY:
         message = f"priority is {edit.priority}"
         raise InvalidValue(message, hint=f"from 0 (first) to {MAX_PRIORITY}")

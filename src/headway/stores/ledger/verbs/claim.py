@@ -27,7 +27,7 @@ EXPIRIES = 1_000
 
 def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
     """See `Store.claim`."""
-    _check(request)
+    check_claim(request)
     worker = _worker(ledger, request)
     if request.request <= worker.request:
         return _repeat(ledger, request, worker)
@@ -51,7 +51,12 @@ def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
     )
 
 
-def _check(request: ClaimRequest) -> None:
+def check_claim(request: ClaimRequest) -> None:
+    """Lets a claim pass that can be.
+
+    Raises:
+        InvalidValue: a number or the lanes are out of their range.
+    """
     if not 1 <= request.n <= MAX_BATCH or request.free < 0:
         message = f"a claim of n={request.n}, free={request.free}"
         raise InvalidValue(message, hint=f"n from 1 to {MAX_BATCH}, free from 0")

@@ -22,7 +22,7 @@ KEPT_MOST = 100_000
 
 def signal(ledger: Ledger, event: Signal) -> SignalReply:
     """See `Store.signal`."""
-    _check(event)
+    check_signal(event)
     step = Step(ledger)
     found = _find(step, event.key)
     reply = _keep(step, event, event.key) if found is None else _hear(step, event, *found)
@@ -30,7 +30,12 @@ def signal(ledger: Ledger, event: Signal) -> SignalReply:
     return reply
 
 
-def _check(event: Signal) -> None:
+def check_signal(event: Signal) -> None:
+    """Lets a signal pass that can be kept.
+
+    Raises:
+        InvalidValue: a name is unusable, or the body too large.
+    """
     check_name("signal key", event.key)
     check_name("event id", event.event)
     if event.body is not None and len(event.body) > 1_000_000:

@@ -1,10 +1,11 @@
 -- The runner: what every call does around its verb.
 --
 -- ARGV[1] is the request, packed; ARGV[2] the clock in ms, or "" for the server's; ARGV[3] what
--- the client saw of the store last, packed, where that must fit, or ""; ARGV[4] the identity
--- that a store without one takes.
+-- the client saw of the store last, packed {identity, epoch, high, suspected epoch or nothing}, or
+-- "" where it saw nothing; ARGV[4] is random, the client's own, and becomes the identity of a
+-- store without one; ARGV[5] "1" if nothing may be done in a store that is another one, or an older one, than somebody saw.
 --
--- The reply is packed: {status, value, now, wakes, identity, epoch, epoch_at, high}. Status 0: the
+-- The reply is packed: {status, value, now, wakes, identity, epoch, high, doubted}. Status 0: the
 -- verb's value. 1: refused, {error, message, hint}. 2: asked again with hours, {hours}. 3: the store
 -- is not the one that was seen. But for 0 nothing was written.
 -- needs: base.keys, base.time, base.write, engine.wakes
@@ -13,23 +14,26 @@ local Run = {}
 local FORMAT = '1'
 local CHANNEL = Keys.wakes
 
-local identity, epoch, epoch_at, format
+local identity, epoch, epoch_at, format, suspect
+local doubted = false
 
 local function look(writes)
-  local facts = redis.call('HMGET', Keys.facts, 'identity', 'epoch', 'epoch_at', 'format')
-  identity, epoch = facts[1], tonumber(facts[2] or 1)
-  epoch_at, format = tonumber(facts[3] or 0), facts[4]
+  local facts =
+    redis.call('HMGET', Keys.facts, 'identity', 'epoch', 'epoch_at', 'format', 'suspect')
+  identity, epoch, epoch_at = facts[1], tonumber(facts[2] or 1), tonumber(facts[3] or 0)
+  format, suspect = facts[4], facts[5]
   if writes and not identity and (not format or format == FORMAT) then
     identity, format = ARGV[4], FORMAT
     redis.call('HSET', Keys.facts, 'identity', identity, 'epoch', epoch, 'format', FORMAT)
   end
 end
 
--- Whether the store may follow what the client saw: a new epoch, or the same and no older.
+-- Whether the store may follow what the client saw: after an operator's word, which is a new epoch
+-- begun later than all that was seen, or where it is the same and no older.
 local function fits(seen)
-  local before, before_epoch, before_high, suspect = seen[1], seen[2], seen[3], seen[4]
-  if suspect and epoch > suspect then
-    return true
+  local before, before_epoch, before_high, suspected = seen[1], seen[2], seen[3], seen[4]
+  if suspected then
+    return epoch > suspected
   end
   if epoch > 1 and epoch_at >= before_high then
     return true
@@ -40,18 +44,28 @@ local function fits(seen)
   return epoch > before_epoch or Time.high() >= before_high
 end
 
+-- Whether nothing may be claimed. Who finds it first tells all others: time goes on, and who looks
+-- later may see nothing odd.
+local function is_doubtful(writes)
+  doubted = ARGV[3] ~= '' and not fits(cmsgpack.unpack(ARGV[3]))
+  if doubted and writes and not suspect then
+    redis.pcall('HSET', Keys.facts, 'suspect', '1')
+  end
+  return doubted or suspect
+end
+
 local function reply(status, value, wakes)
   if value == nil then
     value = false
   end
   local now, high = Time.now, Time.high()
-  return cmsgpack.pack({ status, value, now, wakes, identity, epoch, epoch_at, high })
+  return cmsgpack.pack({ status, value, now, wakes, identity, epoch, high, doubted })
 end
 
 -- Tells other processes whom to wake, if anybody sleeps.
 local function publish(wakes)
   if #wakes > 0 and redis.call('EXISTS', Keys.waiters) == 1 then
-    redis.call('PUBLISH', CHANNEL, cmsgpack.pack(wakes))
+    redis.call('PUBLISH', CHANNEL, cmsgpack.pack({ ARGV[4], wakes }))
   end
 end
 
@@ -80,13 +94,13 @@ end
 -- Runs a verb, or a read, which writes nothing.
 function Run.call(verb, writes)
   Time.begin(ARGV[2])
-  look(ARGV[3] == '' and writes)
+  look(writes)
   if format and format ~= FORMAT then
     local message = 'the store is of format ' .. format .. ', and this program knows ' .. FORMAT
     local hint = 'run the program that made it; nothing was written'
     return reply(1, { 'SchemaMismatch', message, hint }, {})
   end
-  if ARGV[3] ~= '' and not fits(cmsgpack.unpack(ARGV[3])) then
+  if is_doubtful(writes) and ARGV[5] == '1' then
     return reply(3, false, {})
   end
   local request = cmsgpack.unpack(ARGV[1])

@@ -1,0 +1,128 @@
+"""Calls of scripts: from any event loop, in any thread, or from callers without a loop."""
+
+from __future__ import annotations
+
+import asyncio
+from threading import Lock
+
+from headway.core.errors import OutcomeUnknown
+from headway.stores.redis.failures import is_passing, reply_lost
+from headway.stores.redis.link import NotSentError, ReplyError, ReplyLostError, packed_words
+from headway.stores.redis.loop_link import LoopLink
+from headway.stores.redis.options import RedisOptions
+from headway.stores.redis.pool import Pool
+from headway.stores.redis.scripts import Script, key_suffixes
+
+ARGUMENTS = 5
+"""Of each call; see base/run.lua."""
+
+
+class Calls:
+    """The ways to the server of one store: a link for each event loop, a pool for the others.
+
+    Args:
+        options: how to reach it.
+    """
+
+    def __init__(self, options: RedisOptions) -> None:
+        self._options = options
+        base = f"{{headway:{options.namespace}}}:"
+        self.keys = [f"{base}{suffix}".encode() for suffix in key_suffixes()]
+        self.pool = Pool(options, self.keys[0].decode())
+        self._heads: dict[str, bytes] = {}
+        self._links: dict[asyncio.AbstractEventLoop, LoopLink] = {}
+        self._joining: dict[asyncio.AbstractEventLoop, asyncio.Task[LoopLink | None]] = {}
+        self._lock = Lock()
+
+    def key(self, suffix: str) -> str:
+        """The name of a key."""
+        return self.keys[key_suffixes().index(suffix)].decode()
+
+    async def run(self, script: Script, arguments: tuple[bytes, ...]) -> bytes:
+        """Runs a script; without an event loop on the caller's thread, which it blocks.
+
+        Returns:
+            Its reply.
+
+        Raises:
+            StoreUnavailable: the server is away, or refuses; nothing was written.
+            OutcomeUnknown: it did not answer.
+            StoreError: what else its error means; nothing was written.
+            InvariantBroken: the script failed; a bug.
+        """
+        payload = self._head(script) + packed_words(arguments)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return self.pool.run(script, payload)
+        link = self._links.get(loop)
+        if link is None or link.dead:
+            link = await self._join(loop)
+        reply = None if link is None else await self._over(link, payload)
+        if isinstance(reply, bytes):
+            return reply
+        # The server is away, does not know the script, or refuses: patience needs a thread.
+        return await asyncio.to_thread(self.pool.run, script, payload)
+
+    async def _over(self, link: LoopLink, payload: bytes) -> bytes | None:
+        try:
+            reply = await link.call(payload)
+        except NotSentError:
+            return None
+        except ReplyLostError as error:
+            lost: OutcomeUnknown = reply_lost(error, str(self._options))
+            raise lost from error
+        if isinstance(reply, ReplyError) and is_passing(str(reply)):
+            # It may lead to a server that is the master no more.
+            self._links.pop(link.loop, None)
+            link.retire()
+        return reply if isinstance(reply, bytes) else None
+
+    def _head(self, script: Script) -> bytes:
+        head = self._heads.get(script.name)
+        if head is None:
+            words = [b"EVALSHA", script.sha.encode(), b"%d" % len(self.keys), *self.keys]
+            head = b"*%d\r\n%b" % (len(words) + ARGUMENTS, packed_words(words))
+            self._heads[script.name] = head
+        return head
+
+    async def _join(self, loop: asyncio.AbstractEventLoop) -> LoopLink | None:
+        """The link of a loop, made once for all who ask meanwhile; None if there is none now."""
+        joining = self._joining.get(loop)
+        if joining is None:
+            joining = self._joining[loop] = loop.create_task(self._make(loop))
+        return await asyncio.shield(joining)
+
+    async def _make(self, loop: asyncio.AbstractEventLoop) -> LoopLink | None:
+        try:
+            link = await asyncio.to_thread(self.pool.take)
+            made = LoopLink(link, self._options.timeout_ms / 1000)
+        except (NotSentError, ReplyError):
+            return None
+        finally:
+            self._joining.pop(loop, None)
+        with self._lock:
+            for other in [one for one in self._links if one.is_closed()]:
+                self._links.pop(other).close()
+            self._links[loop] = made
+        return made
+
+    async def close(self) -> None:
+        """Lets go of all links; the calls of this loop end first."""
+        here: asyncio.AbstractEventLoop | None
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        with self._lock:
+            links = list(self._links.items())
+            self._links.clear()
+        self.pool.close()
+        for loop, link in links:
+            if loop is here:
+                await link.drain(self._options.timeout_ms / 1000)
+                link.close()
+            elif loop.is_running():
+                loop.call_soon_threadsafe(link.retire)
+            else:
+                link.close()

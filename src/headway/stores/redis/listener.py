@@ -1,0 +1,165 @@
+"""The listener: one subscriber of this process, only while somebody waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from headway.core.errors import StoreError
+from headway.stores.redis.link import Link, NotSentError, ReplyError, ReplyLostError, packed
+from headway.stores.redis.pool import Pool
+from headway.stores.redis.replies import news_of
+from headway.stores.redis.timing import monotonic
+
+_LOOK_EVERY = 5.0
+"""Seconds after which a silent server is asked whether it is there; how often waiters of a process
+that cannot listen look for themselves."""
+_REGISTERED_MS = 30_000
+"""How long scripts tell of wakes after the last word of a process that waits."""
+_LINGER = 60.0
+"""Seconds after the last wait at which the listener goes."""
+_AGAIN = 0.25
+"""Seconds before the first new try after a connection was lost."""
+
+Woken = Sequence[tuple[str | None, int | None]]
+
+
+class Listener:
+    """Hears what other processes wake.
+
+    Whoever waits is registered in the store, and scripts tell of wakes only while somebody is.
+    When it begins to listen, and whenever something may have been missed, all are woken.
+
+    Args:
+        pool: of links.
+        channel: on which scripts tell.
+        waiters: the key under which a process that waits is registered.
+        origin: of this process: what it does itself it has told its waiters already.
+        wake: wakes waiters of this process.
+    """
+
+    def __init__(
+        self, pool: Pool, channel: str, waiters: str, origin: str, wake: Callable[[Woken], None]
+    ) -> None:
+        self._pool = pool
+        self._channel = channel
+        self._waiters = waiters
+        self._origin = origin
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._leaving = threading.Event()
+        self._link: Link | None = None
+        self._wanted_at = 0.0
+        self._registered_at = 0.0
+
+    def attend(self) -> None:
+        """Somebody waits: listen, if it is not done already."""
+        self._wanted_at = monotonic()
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None and not self._leaving.is_set():
+                    name = "headway-redis-listener"
+                    self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                    self._thread.start()
+
+    def close(self) -> None:
+        """Ends it. Blocks for a moment."""
+        self._leaving.set()
+        with self._lock:
+            thread, link = self._thread, self._link
+        if link is not None:
+            link.interrupt()
+        if thread is not None:
+            thread.join(_LOOK_EVERY)
+
+    def _run(self) -> None:
+        pause = _AGAIN
+        while not self._leaving.is_set():
+            try:
+                self._listen()
+            except (NotSentError, ReplyLostError, ReplyError, StoreError, OSError):
+                # Nobody tells this process anything now, so its waiters look for themselves.
+                self._leaving.wait(pause)
+                pause = min(pause * 2, _LOOK_EVERY)
+                self._wake_all()
+            else:
+                pause = _AGAIN
+            with self._lock:
+                if self._leaving.is_set() or not self._is_wanted():
+                    self._thread = None
+                    return
+
+    def _is_wanted(self) -> bool:
+        return monotonic() - self._wanted_at < _LINGER
+
+    def _listen(self) -> None:
+        """Listens until nobody waits any more.
+
+        Raises:
+            OSError: the connection failed.
+        """
+        link = self._pool.connect()
+        with self._lock:
+            self._link = link
+        try:
+            link.ask("SUBSCRIBE", self._channel)
+            self._register()
+            # What came before nobody has told: they claim once more.
+            self._wake_all()
+            self._hear(link)
+        finally:
+            with self._lock:
+                self._link = None
+            link.close()
+
+    def _hear(self, link: Link) -> None:
+        link.socket.settimeout(_LOOK_EVERY)
+        silent = False
+        while not self._leaving.is_set() and self._is_wanted():
+            try:
+                message = link.receive()
+            except TimeoutError:
+                if silent:
+                    raise
+                silent = True
+                link.socket.sendall(packed("PING"))
+            else:
+                silent = False
+                if message[0] == b"message":
+                    self._tell(message[2])
+            self._keep_registered()
+
+    def _tell(self, data: bytes) -> None:
+        origin, woken = news_of(data)
+        if origin != self._origin:
+            self._wake(woken)
+
+    def _keep_registered(self) -> None:
+        if monotonic() - self._registered_at > _REGISTERED_MS / 3000 and not self._register():
+            # The registration had ended, so something may not have been told.
+            self._wake_all()
+
+    def _register(self) -> bool:
+        """Tells scripts that somebody waits.
+
+        Returns:
+            Whether they knew it already.
+        """
+        link = self._pool.take()
+        try:
+            known = link.ask("SET", self._waiters, "1", "PX", _REGISTERED_MS, "GET")
+        except ReplyError:
+            # A full memory refuses it: waiters look for themselves meanwhile.
+            self._pool.give_back(link)
+            self._registered_at = monotonic()
+            return False
+        except BaseException:
+            link.close()
+            raise
+        self._pool.give_back(link)
+        self._registered_at = monotonic()
+        return known is not None
+
+    def _wake_all(self) -> None:
+        self._wake(((None, None),))

@@ -1,0 +1,191 @@
+"""A link in an event loop: calls are sent as they come, and answered in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from typing import NamedTuple
+
+import hiredis
+
+from headway.stores.redis.link import CLOSED, Link, NotSentError, Reply, ReplyLostError
+
+_CHUNK = 262_144
+
+
+class _Asked(NamedTuple):
+    """A call under way."""
+
+    future: asyncio.Future[Reply]
+    at: float
+
+
+class LoopLink:
+    """One link of one event loop; all its methods are called in that loop's thread.
+
+    Args:
+        link: connected; from now on used by this alone.
+        timeout: seconds to wait for a reply.
+
+    Attributes:
+        dead: the connection has failed; another link is needed.
+    """
+
+    def __init__(self, link: Link, timeout: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._link = link
+        self._socket = link.socket
+        self._reader = link.reader
+        self._timeout = timeout
+        self._asked: deque[_Asked] = deque()
+        self._out: list[bytes] = []
+        self._unsent = b""
+        self._flushing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._retired = False
+        self.dead = False
+        self._socket.setblocking(False)
+        self._loop.add_reader(self._socket, self._receive)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where it lives."""
+        return self._loop
+
+    def call(self, payload: bytes) -> asyncio.Future[Reply]:
+        """Sends a packed command.
+
+        Returns:
+            What the reply will be: it may be a ReplyError.
+
+        Raises:
+            NotSentError: as the future's exception: the link failed before anything was sent.
+            ReplyLostError: as the future's exception: it failed later.
+        """
+        loop = self._loop
+        future: asyncio.Future[Reply] = loop.create_future()
+        idle = not self._asked and not self._unsent
+        self._asked.append(_Asked(future, loop.time()))
+        if idle:
+            self._send(payload)
+        else:
+            # Whoever asks in the same turn of the loop is sent together.
+            self._out.append(payload)
+            if not self._flushing:
+                self._flushing = True
+                loop.call_soon(self._flush)
+        if self._timer is None:
+            self._timer = loop.call_later(self._timeout, self._look)
+        return future
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._out and not self.dead and not self._unsent:
+            data = b"".join(self._out)
+            self._out.clear()
+            self._send(data)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            sent = 0
+        except OSError as error:
+            self._fail(error)
+            return
+        if sent < len(data):
+            self._unsent = data[sent:]
+            self._loop.add_writer(self._socket, self._send_more)
+
+    def _send_more(self) -> None:
+        data, self._unsent = self._unsent, b""
+        self._loop.remove_writer(self._socket)
+        self._send(data)
+        if not self._unsent:
+            self._flush()
+
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(_CHUNK)
+            self._reader.feed(data)
+            if isinstance(self._socket, ssl.SSLSocket):
+                while self._socket.pending():
+                    self._reader.feed(self._socket.recv(_CHUNK))
+            if not data:
+                raise ConnectionResetError(CLOSED)
+            self._answer()
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except (OSError, hiredis.ProtocolError) as error:
+            self._fail(error)
+
+    def _answer(self) -> None:
+        gets, asked = self._reader.gets, self._asked
+        while True:
+            reply = gets()
+            if reply is False:
+                break
+            future = asked.popleft().future
+            # Its caller may have gone away.
+            if not future.done():
+                future.set_result(reply)
+        if self._retired and not asked:
+            self.close()
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._asked:
+            return
+        left = self._asked[0].at + self._timeout - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look)
+        else:
+            message = f"no reply within {self._timeout:g} s"
+            self._fail(TimeoutError(message))
+
+    def _fail(self, error: Exception) -> None:
+        reason = f"{self._link.address}: {error or type(error).__name__}"
+        unsent = len(self._out)
+        self._out.clear()
+        self._let_go()
+        asked = list(self._asked)
+        self._asked.clear()
+        for place, one in enumerate(asked):
+            if not one.future.done():
+                sent = place < len(asked) - unsent
+                one.future.set_exception((ReplyLostError if sent else NotSentError)(reason))
+
+    def _let_go(self) -> None:
+        if self.dead:
+            return
+        self.dead = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._socket)
+            if self._unsent:
+                self._loop.remove_writer(self._socket)
+        self._unsent = b""
+        self._link.close()
+
+    def retire(self) -> None:
+        """Lets go of the connection as soon as the calls under way are answered."""
+        self._retired = True
+        if not self._asked:
+            self.close()
+
+    async def drain(self, limit: float) -> None:
+        """Waits for the calls under way, but not for ever.
+
+        Args:
+            limit: seconds.
+        """
+        if self._asked:
+            await asyncio.wait([one.future for one in self._asked], timeout=limit)
+
+    def close(self) -> None:
+        """Lets go of the connection; calls under way fail."""
+        if not self.dead:
+            self._fail(ConnectionResetError("the store was closed"))

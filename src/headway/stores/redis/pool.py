@@ -1,0 +1,177 @@
+"""The pool: links that are free, and patience with a server that is away for a moment. Blocks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+
+from headway.core.errors import InvariantBroken, OutcomeUnknown, StoreError, StoreUnavailable
+from headway.stores.redis.failures import explain, is_passing, reply_lost, unreachable
+from headway.stores.redis.link import Link, NotSentError, Reply, ReplyError, ReplyLostError, packed
+from headway.stores.redis.masters import masters
+from headway.stores.redis.options import RedisOptions
+from headway.stores.redis.scripts import Script
+from headway.stores.redis.server import ask_server, check_server
+from headway.stores.redis.timing import monotonic, pause
+
+_STALE_AFTER = 1.0
+"""Seconds of idleness after which a link is looked at before it is used."""
+_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Seconds between tries; the last one again and again."""
+_SPARE = 8
+"""Free links that are kept."""
+
+
+class Pool:
+    """The links of one store that no call uses now.
+
+    Args:
+        options: how to reach it.
+        key: one of the store's keys.
+    """
+
+    def __init__(self, options: RedisOptions, key: str) -> None:
+        self._options = options
+        self._where = str(options)
+        self._key = key
+        self._free: deque[tuple[Link, float]] = deque()
+        self._closed = False
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._away_since: float | None = None
+
+    def connect(self) -> Link:
+        """A new link to the master, once; it passed all that the store asks of a server.
+
+        Raises:
+            NotSentError: there is none now.
+            ReplyError: it did not let us in.
+            StoreError: it is no server that a store may stand on.
+        """
+        self._check()
+        reason = "no server is named"
+        for address in masters(self._options, self._key):
+            link = Link(address, self._options, self._options.account, self._options.database)
+            try:
+                check_server(ask_server(link), self._where)
+            except (NotSentError, ReplyLostError) as error:
+                link.close()
+                reason = str(error)
+                continue
+            except BaseException:
+                link.close()
+                raise
+            return link
+        raise NotSentError(reason)
+
+    def take(self) -> Link:
+        """A link of one's own: a free one, or a new one.
+
+        Raises:
+            NotSentError: there is none now.
+            ReplyError: the server did not let us in.
+            StoreError: it is no server that a store may stand on.
+        """
+        self._check()
+        while True:
+            try:
+                link, since = self._free.pop()
+            except IndexError:
+                return self.connect()
+            if monotonic() - since < _STALE_AFTER or not link.is_stale():
+                return link
+            link.close()
+
+    def give_back(self, link: Link) -> None:
+        """The link is free again."""
+        if self._closed or len(self._free) >= _SPARE:
+            link.close()
+        else:
+            self._free.append((link, monotonic()))
+
+    def run(self, script: Script, payload: bytes) -> bytes:
+        """Runs a script, with patience for a server that is away, loading or failing over.
+
+        Args:
+            script: what to run.
+            payload: the packed call of it.
+
+        Returns:
+            Its reply.
+
+        Raises:
+            StoreUnavailable: the server is away for longer, or refuses; nothing was written.
+            OutcomeUnknown: it did not answer.
+            StoreError: what else its error means; nothing was written.
+            InvariantBroken: the script failed; a bug.
+        """
+        tries = 0
+        while True:
+            try:
+                reply = self._try(script, payload)
+            except NotSentError as error:
+                failure: StoreError | InvariantBroken = unreachable(error, self._where)
+            except ReplyLostError as error:
+                lost: OutcomeUnknown = reply_lost(error, self._where)
+                raise lost from error
+            else:
+                if isinstance(reply, bytes):
+                    self._away_since = None
+                    return reply
+                text = script.locate(str(reply))
+                failure = explain(text, self._where)
+                if not is_passing(text):
+                    raise failure
+                self.forget()
+            self._wait_or(failure, tries)
+            tries += 1
+
+    def _try(self, script: Script, payload: bytes) -> Reply:
+        try:
+            link = self.take()
+        except ReplyError as error:
+            return error
+        try:
+            reply = link.call(payload)
+            if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
+                loaded = link.call(packed("SCRIPT", "LOAD", script.text))
+                reply = loaded if isinstance(loaded, ReplyError) else link.call(payload)
+        except BaseException:
+            link.close()
+            raise
+        self.give_back(link)
+        return reply
+
+    def _wait_or(self, failure: StoreError | InvariantBroken, tries: int) -> None:
+        now = monotonic()
+        with self._lock:
+            since = self._away_since
+            if since is None:
+                since = self._away_since = now
+        # Counted from when it went away: later calls learn it at once.
+        if now - since >= self._options.patience_ms / 1000:
+            raise failure
+        pause(_PAUSES[min(tries, len(_PAUSES) - 1)])
+
+    def forget(self) -> None:
+        """Closes the free links: they lead to a server that is master no more, or was restarted."""
+        while True:
+            try:
+                link, _ = self._free.pop()
+            except IndexError:
+                return
+            link.close()
+
+    def close(self) -> None:
+        """Closes what is free; what is in use is closed when it is given back."""
+        self._closed = True
+        self.forget()
+
+    def _check(self) -> None:
+        if self._closed:
+            message = "the store is closed"
+            raise StoreUnavailable(message, hint="open it again; nothing was written")
+        if self._process != os.getpid():
+            message = "the store was opened before this process was forked"
+            raise StoreUnavailable(message, hint="open a store in each process")

@@ -1,0 +1,196 @@
+"""Requests as the scripts read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headway.contract.claims import BeatRequest, ClaimRequest
+from headway.contract.definitions import DefineRequest
+from headway.contract.enqueue import InFlight
+from headway.contract.outcomes import (
+    Died,
+    Failed,
+    Outcome,
+    Returned,
+    SettleRequest,
+    Succeeded,
+)
+from headway.core.check import check_jobs
+from headway.core.job import MAX_ERROR, NewJob
+from headway.stores.ledger.rounds import BEGAN
+from headway.stores.ledger.verbs.enqueue import check_batch
+from headway.stores.redis.values import (
+    named,
+    packed_gates,
+    packed_policy,
+    text_of,
+)
+
+Request = dict[str, Any]
+_MAX_REASON = 512
+
+
+def enqueue_request(jobs: Sequence[NewJob]) -> Request:
+    """Jobs by position, and once what many of them share.
+
+    Raises:
+        CallerError: a job cannot be kept, or they are too many.
+    """
+    check_batch("enqueue", len(jobs))
+    check_jobs(jobs)
+    policies: dict[int, int] = {}
+    gates: dict[int, int] = {}
+    shapes: dict[tuple[str, str, str, int, int], int] = {}
+    packed_policies: list[msgspec.Raw] = []
+    packed: list[msgspec.Raw] = []
+    told: list[list[Any]] = []
+    for job in jobs:
+        # Jobs of a batch share these as they are: the same, not only equal ones.
+        policy = policies.get(id(job.policy))
+        if policy is None:
+            packed_policies.append(packed_policy(job.policy))
+            policy = policies[id(job.policy)] = len(packed_policies)
+        needs = gates.get(id(job.gates))
+        if needs is None:
+            packed.append(packed_gates(job.gates))
+            needs = gates[id(job.gates)] = len(packed)
+        key = (job.kind, job.lane, job.tenant, needs, policy)
+        shape = shapes.get(key)
+        if shape is None:
+            shape = shapes[key] = len(shapes) + 1
+        told.append(_by_position(job, shape))
+    return {"policies": packed_policies, "gates": packed, "shapes": list(shapes), "jobs": told}
+
+
+def _by_position(job: NewJob, shape: int) -> list[Any]:
+    short = [job.id, shape, text_of(job.args), job.priority]
+    if (
+        job.due_at is None
+        and job.subject is None
+        and job.key is None
+        and job.expires_at is None
+        and job.entry is None
+        and not job.stage
+        and not job.candidates
+    ):
+        return short
+    return [
+        *short,
+        job.due_at,
+        job.subject,
+        job.stage,
+        job.key,
+        job.expires_at,
+        list(job.candidates),
+        job.entry,
+        job.fired_at,
+    ]
+
+
+def restore_request(jobs: Sequence[InFlight]) -> Request:
+    """Jobs in flight, by names.
+
+    Raises:
+        CallerError: a job cannot be kept, or they are too many.
+    """
+    check_batch("restore", len(jobs))
+    check_jobs([one.job for one in jobs])
+    return {"jobs": [named(one) for one in jobs]}
+
+
+def claim_request(request: ClaimRequest) -> Request:
+    """A claim; where its round began is the client's own affair."""
+    return {
+        "worker": request.worker,
+        "request": request.request,
+        "lanes": request.lanes,
+        "order": request.order,
+        "n": request.n,
+        "free": request.free,
+        "lease_ms": request.lease_ms,
+        "after": [(lane, at) for lane, at in request.after.items() if lane != BEGAN],
+    }
+
+
+def settle_request(request: SettleRequest) -> Request:
+    """Plain successes as (job, run) in one flat array, and the others by names.
+
+    Raises:
+        CallerError: an outcome's follow-up cannot be kept, or they are too many.
+    """
+    outcomes = request.outcomes
+    check_batch("settle", len(outcomes))
+    flat: list[str | int] = []
+    rest: list[Request] = []
+    # Several outcomes of one job are written in their order, so none may go before.
+    distinct = len({outcome.job for outcome in outcomes}) == len(outcomes)
+    for place, outcome in enumerate(outcomes):
+        if distinct and _is_plain(outcome):
+            flat += (outcome.job, outcome.run)
+        else:
+            rest.append(_outcome(outcome, place))
+    return {"worker": request.worker, "plain": flat, "rest": rest}
+
+
+def _is_plain(outcome: Outcome) -> bool:
+    return (
+        type(outcome) is Succeeded
+        and outcome.result is None
+        and not outcome.then
+        and not outcome.close
+    )
+
+
+def _outcome(outcome: Outcome, place: int) -> Request:
+    check_jobs(outcome.then)
+    told = named(outcome)
+    told.update(type=type(outcome).__name__, place=place)
+    for name in ("then", "close"):
+        if not told[name]:
+            del told[name]
+    if isinstance(outcome, Failed | Died | Returned):
+        told["error"] = _text(outcome.error, MAX_ERROR)
+    if isinstance(outcome, Failed):
+        # Lua counts bytes, and would cut a character in two.
+        lines = outcome.error[:MAX_ERROR].strip().splitlines()
+        told["line"] = _text(lines[-1], _MAX_REASON) if lines else ""
+    if isinstance(outcome, Died):
+        told["reason"] = _text(outcome.reason, _MAX_REASON)
+    return told
+
+
+def _text(text: str, most: int) -> str:
+    # What a handler's error says may hold halves of characters, which nobody can send.
+    return text[:most].encode("utf-8", "replace").decode()
+
+
+def beat_request(request: BeatRequest) -> Request:
+    """A beat."""
+    return {
+        "worker": request.worker,
+        "running": request.running,
+        "request": request.request,
+        "lease_ms": request.lease_ms,
+        "lanes": request.lanes,
+        "name": request.name,
+        "progress": [(job, run, text_of(data)) for job, run, data in request.progress],
+        "leaving": request.leaving,
+    }
+
+
+def define_request(request: DefineRequest) -> Request:
+    """Definitions, each with the name of its class."""
+    return {
+        "author": request.author,
+        "reason": request.reason,
+        "items": [{"type": type(item).__name__, **named(item)} for item in request.items],
+        **({} if request.revision is None else {"revision": request.revision}),
+    }
+
+
+def as_request(record: object) -> Request:
+    """Any other request, by names."""
+    return named(record)

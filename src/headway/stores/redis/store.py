@@ -1,0 +1,280 @@
+"""The Redis store: for many processes on many machines, as durable as its server is set to be."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.clock import Clock
+from headway.contract.definitions import DefineRequest, FireReply, FireRequest
+from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.operate import ActReply, ActRequest
+from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.signals import Signal, SignalReply
+from headway.contract.sweeps import SweepReply
+from headway.contract.views import Query
+from headway.core.errors import HeadwayError, InvariantBroken, OutcomeUnknown, StoreChanged
+from headway.core.job import NewJob
+from headway.stores.ledger.rounds import with_seen
+from headway.stores.ledger.wakes import Wakes
+from headway.stores.redis import replies, requests, views
+from headway.stores.redis.calls import Calls
+from headway.stores.redis.checks import (
+    check_act,
+    check_author,
+    check_claim,
+    check_fire,
+    check_signal,
+)
+from headway.stores.redis.failures import explain, unreachable
+from headway.stores.redis.link import NotSentError, ReplyError
+from headway.stores.redis.listener import Listener
+from headway.stores.redis.options import RedisOptions
+from headway.stores.redis.replies import Told
+from headway.stores.redis.requests import Request
+from headway.stores.redis.scripts import Script, script
+from headway.stores.redis.sight import Sight
+from headway.stores.redis.store_clock import StoreClock
+from headway.stores.redis.values import encode
+
+Answer = TypeVar("Answer")
+
+_ASKED_AGAIN = 8
+"""How often one request may be sent again with hours that a script asks for."""
+
+
+class RedisStore:
+    """All state under one namespace of a Redis or Valkey. See `Store` for the promises.
+
+    Args:
+        options: how to reach it.
+        clock: tells ms since 1970 in place of the server's clock, for tests.
+
+    Attributes:
+        runs_inline: an operation that is driven outside any event loop does its work on the
+            caller's thread and ends without suspending; all but `wait`.
+
+    Raises:
+        StoreUnavailable: the server cannot be reached, does not let us in, or evicts keys.
+        SchemaMismatch: it is older than 6.2.
+    """
+
+    runs_inline = True
+
+    def __init__(self, options: RedisOptions, clock: Clock | None = None) -> None:
+        self._options = options
+        self._clock = StoreClock(clock)
+        self._wakes = Wakes(self._clock)
+        self._sight = Sight()
+        self._origin = secrets.token_hex(8)
+        self._own = self._origin.encode()
+        self._calls = Calls(options)
+        self._listener = Listener(
+            self._calls.pool,
+            self._calls.key("wakes"),
+            self._calls.key("waiters"),
+            self._origin,
+            self._wakes.wake,
+        )
+        self._look_at_server()
+
+    def _look_at_server(self) -> None:
+        pool = self._calls.pool
+        try:
+            pool.give_back(pool.connect())
+        except NotSentError as error:
+            raise unreachable(error, str(self._options)) from error
+        except ReplyError as error:
+            raise explain(str(error), str(self._options)) from error
+
+    # Producing
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """See `Store.enqueue`."""
+        request = requests.enqueue_request(jobs)
+        if not jobs:
+            return []
+        told = await self._do("verbs.enqueue", request)
+        return replies.enqueued(told.value, jobs)
+
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+        """See `Store.restore`."""
+        request = requests.restore_request(jobs)
+        told = await self._do("verbs.restore", request)
+        return replies.restored(told.value)
+
+    async def fire(self, request: FireRequest) -> FireReply:
+        """See `Store.fire`."""
+        check_fire(request)
+        told = await self._do("verbs.fire", requests.as_request(request))
+        return replies.fire_reply(told.value)
+
+    # Working
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        """See `Store.claim`.
+
+        Raises:
+            StoreChanged: the store is another one, or an older state of the one seen before.
+        """
+        check_claim(request)
+        seen = self._wakes.count
+        told = await self._do("verbs.claim", requests.claim_request(request), strict=True)
+        return with_seen(request, replies.claim_reply(told.value, told.now), seen)
+
+    async def settle(self, request: SettleRequest) -> list[Verdict]:
+        """See `Store.settle`."""
+        sent = requests.settle_request(request)
+        told = await self._do("verbs.settle", sent)
+        return replies.verdicts(told.value, sent, len(request.outcomes))
+
+    async def beat(self, request: BeatRequest) -> BeatReply:
+        """See `Store.beat`."""
+        told = await self._do("verbs.beat", requests.beat_request(request))
+        return replies.beat_reply(told.value, told.now)
+
+    async def signal(self, signal: Signal) -> SignalReply:
+        """See `Store.signal`."""
+        check_signal(signal)
+        told = await self._do("verbs.hear", requests.as_request(signal))
+        return replies.signal_reply(told.value)
+
+    # Operating
+
+    async def act(self, request: ActRequest) -> list[ActReply]:
+        """See `Store.act`."""
+        check_act(request)
+        told = await self._do("verbs.act", requests.as_request(request))
+        return replies.acted(told.value)
+
+    async def define(self, request: DefineRequest) -> int:
+        """See `Store.define`."""
+        check_author(request.author)
+        told = await self._do("verbs.define", requests.define_request(request))
+        return replies.read(told.value, int)
+
+    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+        """See `Store.release_permit`."""
+        check_author(author)
+        request = {**_words(author, reason), "gate": gate, "job": job}
+        told = await self._do("verbs.release_permit", request)
+        return replies.read(told.value, bool)
+
+    async def is_changed(self) -> bool:
+        """See `Mendable`."""
+        try:
+            await self._do("reads.read_sight", {}, strict=True)
+        except StoreChanged:
+            return True
+        return False
+
+    async def new_epoch(self, author: str, reason: str) -> int:
+        """See `Mendable`."""
+        told = await self._do("verbs.new_epoch", _words(author, reason))
+        return replies.read(told.value, int)
+
+    async def reset_clock(self, author: str, reason: str) -> int:
+        """See `Mendable`."""
+        told = await self._do("verbs.reset_clock", _words(author, reason))
+        return replies.read(told.value, int)
+
+    # Time and chores
+
+    async def sweep(self, n: int) -> SweepReply:
+        """See `Store.sweep`."""
+        told = await self._do("verbs.sweep", {"n": n})
+        return replies.sweep_reply(told.value)
+
+    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
+        """See `Store.lead`."""
+        request: Request = {"role": role, "holder": holder, "lease_ms": lease_ms}
+        return replies.term((await self._do("verbs.lead", request)).value)
+
+    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
+        """See `Store.wait`."""
+        self._listener.attend()
+        await self._wakes.wait(lanes, until_at, seen)
+
+    async def read(self, query: Query[Answer]) -> Answer:
+        """See `Store.read`."""
+        query = views.bounded(query)
+        asked = views.request_of(query)
+        told = await self._do(asked.script, asked.request)
+        return views.answer(query, replies.untyped(told.value))
+
+    async def close(self) -> None:
+        """Lets go of everything; running operations end first."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._listener.close()
+        else:
+            await asyncio.to_thread(self._listener.close)
+        await self._calls.close()
+
+    # A call
+
+    async def _do(self, name: str, request: Request, *, strict: bool = False) -> Told:
+        """Runs a verb or a read until it is done.
+
+        Args:
+            name: of its module.
+            request: what it gets.
+            strict: refuse if the store is not the one that was seen.
+
+        Returns:
+            The reply of one that is done.
+
+        Raises:
+            HeadwayError: it refused, or could not be asked.
+            StoreChanged: the store is not the one that was seen; nothing was written.
+            InvariantBroken: it asks for hours without an end; nothing was written.
+        """
+        run = script(name)
+        for _ in range(_ASKED_AGAIN):
+            told = await self._ask(run, request, strict=strict)
+            if told.status == replies.DONE:
+                return told
+            if told.status == replies.REFUSED:
+                refused: HeadwayError = replies.refusal(told.value)
+                raise refused
+            if told.status == replies.CHANGED:
+                message = "the store is another one, or an older state of the one seen before"
+                hint = "find out why, then `headway doctor --new-epoch`; nothing was written"
+                raise StoreChanged(message, hint=hint)
+            given: dict[str, Any] = request.get("opens", {})
+            request = {**request, "opens": given | replies.hours_asked(told.value, told.now)}
+        message = f"{name} asks for hours again and again"
+        raise InvariantBroken(message)
+
+    async def _ask(self, run: Script, request: Request, *, strict: bool) -> Told:
+        arguments = (
+            encode(request),
+            self._clock.override(),
+            self._sight.packed,
+            self._own,
+            b"1" if strict else b"",
+        )
+        try:
+            told = replies.told_of(await self._calls.run(run, arguments))
+        except (OutcomeUnknown, asyncio.CancelledError):
+            # What it woke is told to other processes, but nobody tells this one.
+            self._wakes.wake_all()
+            raise
+        except msgspec.DecodeError as error:
+            message = f"the reply of {run.name} cannot be read: {error}"
+            raise InvariantBroken(message) from error
+        self._clock.hear(told.now)
+        self._sight.learn(told)
+        if told.wakes:
+            self._wakes.wake(replies.woken(told.wakes))
+        return told
+
+
+def _words(author: str, reason: str) -> Request:
+    return {"author": author, "reason": reason}
