@@ -162,6 +162,19 @@ async def test_own_notification_does_not_wake_twice(options, make):
     assert here.count == before + 1
 
 
+async def test_lone_process_notifies_nobody(options, make):
+    wakes = make(options)
+    with psycopg.connect(options.conninfo, autocommit=True) as ear:
+        ear.execute("LISTEN headway_headway")
+        task = await asleep(wakes)
+        wakes.announce([(LANE, None)], heard=True)
+        await asyncio.wait_for(task, LIMIT)
+        await until(lambda: not wakes._listening._to_tell)
+        # It is told before the next look, if at all.
+        ear.execute("SELECT 1")
+        assert not list(ear.notifies(timeout=0.1))
+
+
 async def test_listening_ends_some_time_after_the_last_waiter(options, make, monkeypatch):
     monkeypatch.setattr(listening, "LINGER", 0.05)
     wakes = make(options)

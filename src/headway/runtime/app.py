@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from threading import Lock
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, TypeVar, Unpack
 
+from headway.contract.enqueue import Enqueued
+from headway.contract.inserting import InsertsWithin
 from headway.contract.signals import SignalReply
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue, UnknownGate
-from headway.core.job import MAX_BATCH, NewJob
+from headway.core.job import NewJob
 from headway.runtime import event_loop
 from headway.runtime.background import Background
+from headway.runtime.batches import batches
 from headway.runtime.kind import Kind
 from headway.runtime.registry import Registry
 from headway.runtime.sent import Sent
 from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.sources.sourcing import Sourcing
 from headway.runtime.timing import Timing
+from headway.runtime.within import inserts_within
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
 
@@ -120,11 +124,13 @@ class App(Registry):
 
     # ---------------------------------------------------------------------------------- jobs
 
-    def send(self, kind: Kind | str, /, **given: Any) -> Sent:  # noqa: ANN401  (checked by the kind)
+    def send(self, kind: Kind | str, /, *, connection: object = None, **given: Any) -> Sent:  # noqa: ANN401  (checked by the kind)
         """Makes a job; when this returns, it is stored.
 
         Args:
             kind: a kind or its name.
+            connection: to the store's database: then the job exists if and only if the
+                transaction that is open there commits. Of psycopg 3, SQLAlchemy or Django.
             given: the handler's arguments, and the options of `Kind.make`.
 
         Returns:
@@ -132,51 +138,71 @@ class App(Registry):
 
         Raises:
             UnknownKind: this app has no such kind.
+            InvalidValue: the store cannot insert within this connection's transaction.
             CallerError: an argument or option is refused, see `Kind.make` and `Store.enqueue`.
             StoreError: the store cannot do it now.
         """
         job = self.kind(kind).make(**given)
+        if connection is not None:
+            return self._enqueue_within(connection, [job])[0]
         return self._wait_for(self._enqueue([job]))[0]
 
-    async def send_async(self, kind: Kind | str, /, **given: Any) -> Sent:  # noqa: ANN401  (checked by the kind)
-        """As `send`, for callers that can await."""
-        return (await self._enqueue([self.kind(kind).make(**given)]))[0]
+    async def send_async(
+        self,
+        kind: Kind | str,
+        /,
+        *,
+        connection: object = None,
+        **given: Any,  # noqa: ANN401  (checked by the kind)
+    ) -> Sent:
+        """As `send`, for callers that can await; the connection may be one that is awaited."""
+        return (await self._enqueue([self.kind(kind).make(**given)], connection))[0]
 
-    def send_many(self, jobs: Iterable[NewJob]) -> list[Sent]:
+    def send_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[Sent]:
         """Makes many jobs, in steps of 1000; each step is stored whole or not at all.
 
         Args:
             jobs: from a kind's `make`.
+            connection: as for `send`; then all of them, or none.
 
         Returns:
             For each job, in this order, its id and whether this call made it.
 
         Raises:
+            InvalidValue: the store cannot insert within this connection's transaction.
             CallerError: a step is refused; those before it are stored.
             StoreError: the store cannot do it now; those before it are stored.
         """
-        return self._wait_for(self.send_many_async(jobs))
+        if connection is None:
+            return self._wait_for(self.send_many_async(jobs))
+        steps = (self._enqueue_within(connection, batch) for batch in batches(jobs))
+        return [sent for step in steps for sent in step]
 
-    async def send_many_async(self, jobs: Iterable[NewJob]) -> list[Sent]:
+    async def send_many_async(
+        self, jobs: Iterable[NewJob], *, connection: object = None
+    ) -> list[Sent]:
         """As `send_many`, for callers that can await.
 
         Raises:
             InvalidValue: one of them is no job; those of the batches before it are stored.
         """
         sent: list[Sent] = []
-        batch: list[NewJob] = []
-        if not isinstance(cast("object", jobs), Iterable):
-            message = f"{jobs!r:.80} is no list of jobs"
-            raise InvalidValue(message, hint="pass what kind.make(...) gave")
-        for job in jobs:
-            if not isinstance(cast("object", job), NewJob):
-                message = f"{job!r:.80} is no job"
-                raise InvalidValue(message, hint="pass what kind.make(...) gave")
-            batch.append(job)
-            if len(batch) == MAX_BATCH:
-                sent += await self._enqueue(batch)
-                batch = []
-        return sent + (await self._enqueue(batch) if batch else [])
+        for batch in batches(jobs):
+            sent += await self._enqueue(batch, connection)
+        return sent
+
+    def wake(self, *lanes: str) -> None:
+        """Tells waiting workers that a transaction in which jobs were sent has committed.
+
+        Without it they look within seconds. Sessions of SQLAlchemy and Django's connections do
+        this by themselves.
+
+        Args:
+            lanes: of the jobs; any lane if none are named.
+        """
+        store = self.store
+        if isinstance(store, InsertsWithin):
+            store.wake(lanes)
 
     def signal(self, key: str, *, event: str, **options: Unpack[SignalOptions]) -> SignalReply:
         """Tells what the outside world says about a job that awaits it.
@@ -264,16 +290,34 @@ class App(Registry):
     def _wait_for(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._background.run(work, inline=self.store.runs_inline)
 
-    async def _enqueue(self, jobs: list[NewJob]) -> list[Sent]:
+    async def _enqueue(self, jobs: list[NewJob], connection: object = None) -> list[Sent]:
         await self.declare()
         try:
-            replies = await self.store.enqueue(jobs)
+            replies = await self._insert(jobs, connection)
         except UnknownGate:
             # The store may have been lost since it was told of the gates.
             if not self._declaration.forget():
                 raise
             await self.declare()
-            replies = await self.store.enqueue(jobs)
+            replies = await self._insert(jobs, connection)
+        return [Sent(*reply) for reply in replies]
+
+    async def _insert(self, jobs: list[NewJob], connection: object) -> list[Enqueued]:
+        if connection is None:
+            return await self.store.enqueue(jobs)
+        return await inserts_within(self.store).enqueue_within_async(connection, jobs)
+
+    def _enqueue_within(self, connection: object, jobs: list[NewJob]) -> list[Sent]:
+        # On the caller's thread: the connection is its own.
+        store = inserts_within(self.store)
+        self._wait_for(self.declare())
+        try:
+            replies = store.enqueue_within(connection, jobs)
+        except UnknownGate:
+            if not self._declaration.forget():
+                raise
+            self._wait_for(self.declare())
+            replies = store.enqueue_within(connection, jobs)
         return [Sent(*reply) for reply in replies]
 
     async def _declare_anew(self) -> None:

@@ -19,6 +19,7 @@ from headway.core.job import MAX_ARGS
 RESERVED = frozenset(
     {
         "candidates",
+        "connection",
         "due",
         "expires",
         "job_id",

@@ -41,7 +41,12 @@ _MOST = 7_900
 """Bytes of a payload; a longer one says "any lane". The server takes 7999."""
 
 _SNAPSHOT = "SELECT pg_current_snapshot()::text"
-_TELL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
+# Nobody is told where nobody else listens: one's own lock does not stand in one's way.
+_TELL = """
+SELECT set_config('synchronous_commit', 'off', true),
+       CASE WHEN pg_try_advisory_lock(%s) THEN pg_advisory_unlock(%s)::text
+            ELSE pg_notify(%s, %s)::text END
+"""
 
 Payload = tuple[str, list[tuple[str | None, int | None]]]
 """Who tells it, and the lanes."""
@@ -90,6 +95,7 @@ class Listening:
         self._options = options
         self._hear, self._miss, self._waiting = hear, miss, waiting
         self._channel = f"headway_{options.namespace}"
+        self._key = waiting_key(options.namespace)
         self._name = secrets.token_hex(4)
         self._db: Connection | None = None
         self._attending = False
@@ -208,9 +214,7 @@ class Listening:
     def _begin(self, db: Connection) -> None:
         if not self._alone:
             db.execute(f'LISTEN "{self._channel}"'.encode())
-            db.execute(
-                "SELECT pg_advisory_lock_shared(%s)", (waiting_key(self._options.namespace),)
-            )
+            db.execute("SELECT pg_advisory_lock_shared(%s)", (self._key,))
         self._look(db)
         self._attending = True
         # Whoever waits already claimed before anything could be heard.
@@ -234,7 +238,7 @@ class Listening:
         payload = _encode((self._name, lanes))
         if len(payload) > _MOST:
             payload = _encode((self._name, [(None, None)]))
-        db.execute(_TELL, (self._channel, payload.decode()))
+        db.execute(_TELL, (self._key, self._key, self._channel, payload.decode()))
         self._told_at = monotonic()
 
     def _until_next(self) -> float:

@@ -1,0 +1,204 @@
+"""Guests: connections of callers, found behind whatever their framework calls one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg.adapt import AdaptersMap
+from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.rows import tuple_row
+
+from headway.core.errors import InvalidValue
+from headway.stores.postgres.connection import ADAPTERS, Connection
+
+Driver = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+AfterCommit = Callable[[Callable[[], None]], None]
+"""Has something called once the caller's transaction has committed."""
+
+_HINT = (
+    "pass a connection of psycopg 3, a Session or Connection of SQLAlchemy on psycopg 3, or"
+    " Django's connection"
+)
+_pending: WeakKeyDictionary[object, list[Callable[[], None]]] = WeakKeyDictionary()
+"""What sessions of SQLAlchemy call once they have committed."""
+_NAMES = {1: "READ UNCOMMITTED", 2: "READ COMMITTED", 3: "REPEATABLE READ", 4: "SERIALIZABLE"}
+
+
+class Guest(psycopg.Connection[tuple[Any, ...]]):
+    """The caller's connection with the store's ways: own types, rows, and no prepared statements.
+
+    It begins and ends no transaction by itself, and is never closed: it is the caller's.
+    """
+
+    def __init__(self, pgconn: psycopg.pq.abc.PGconn) -> None:
+        super().__init__(pgconn, tuple_row)
+        self._autocommit = True
+        # The names of prepared statements are the caller's.
+        self.prepare_threshold = None
+
+    def __del__(self, *_: object) -> None:
+        """Leaves the connection open, and says nothing."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """The store's."""
+        return ADAPTERS
+
+
+def find_driver(given: object) -> Driver:
+    """The driver's connection behind what a caller has in its hands.
+
+    Args:
+        given: of psycopg, SQLAlchemy (then a transaction is begun there, unless one is), Django.
+
+    Returns:
+        The connection.
+
+    Raises:
+        InvalidValue: there is none of psycopg 3.
+    """
+    found: Any = given
+    for _ in range(4):
+        if isinstance(found, psycopg.Connection | psycopg.AsyncConnection):
+            return cast("Driver", found)
+        if hasattr(found, "ensure_connection"):
+            found.ensure_connection()
+        if hasattr(found, "driver_connection"):
+            found = found.driver_connection
+        elif callable(getattr(found, "in_transaction", None)):
+            found = _of_sqlalchemy(found)
+        else:
+            found = getattr(found, "connection", None)
+    kind = type(given)
+    message = f"a {kind.__module__}.{kind.__qualname__} is no connection to the store's database"
+    raise InvalidValue(message, hint=_HINT)
+
+
+def _of_sqlalchemy(found: Any) -> Any:  # noqa: ANN401  (known by its shape alone)
+    inner = found.connection
+    if callable(inner):
+        # A Session: this begins its transaction.
+        return inner()
+    if not found.in_transaction():
+        # Its `commit` does nothing where it knows of no transaction.
+        found.begin()
+    return inner
+
+
+async def find_driver_async(given: object) -> Driver:
+    """As `find_driver`, also for what is awaited.
+
+    Raises:
+        InvalidValue: there is none of psycopg 3.
+    """
+    found: Any = given
+    if hasattr(found, "sync_session") and callable(getattr(found, "connection", None)):
+        found = await found.connection()
+    if hasattr(found, "get_raw_connection"):
+        if not found.in_transaction():
+            await found.begin()
+        found = await found.get_raw_connection()
+    return find_driver(found)
+
+
+def after_commit(given: object) -> AfterCommit | None:
+    """How to be told of the commit; None where nobody tells.
+
+    Args:
+        given: what the caller passed.
+
+    Returns:
+        Takes what is to be called then. Django and sessions of SQLAlchemy tell.
+    """
+    found: Any = given
+    hook = getattr(found, "on_commit", None)
+    if callable(hook):
+        return cast("AfterCommit", hook)
+    scoped = getattr(found, "registry", None)
+    found = scoped() if callable(scoped) else found
+    session = getattr(found, "sync_session", found)
+    events: Any = sys.modules.get("sqlalchemy.event")
+    if events is None or not callable(getattr(session, "get_bind", None)):
+        return None
+    pending = _pending.get(session)
+    if pending is None:
+        # A session lives for many transactions: it is listened to once.
+        pending = _pending[session] = []
+        events.listen(session, "after_commit", partial(_committed, pending))
+        events.listen(session, "after_rollback", partial(_rolled_back, pending))
+    return pending.append
+
+
+def _committed(pending: list[Callable[[], None]], _session: object) -> None:
+    calls = pending[:]
+    pending.clear()
+    for call in calls:
+        call()
+
+
+def _rolled_back(pending: list[Callable[[], None]], _session: object) -> None:
+    pending.clear()
+
+
+def check_usable(connection: Driver) -> None:
+    """Lets a connection pass on which something can be done.
+
+    Raises:
+        InvalidValue: it is closed, its transaction has failed, or it is in a pipeline.
+    """
+    status = connection.pgconn.transaction_status
+    if status is TransactionStatus.INERROR:
+        message = "the transaction of the caller's connection has failed already"
+        raise InvalidValue(message, hint="roll it back, to a savepoint or whole; nothing was sent")
+    if status is TransactionStatus.UNKNOWN:
+        message = "the caller's connection is closed"
+        raise InvalidValue(message, hint="open another one; nothing was sent")
+    if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+        message = "the caller's connection is in pipeline mode"
+        raise InvalidValue(message, hint="send the job before or after the pipeline")
+
+
+@contextmanager
+def as_guest(connection: Driver) -> Generator[Connection]:
+    """Lends the caller's connection, in the transaction that is open there.
+
+    Begins the transaction as the driver would, if none is open; one of an autocommit connection
+    ends with this.
+
+    Args:
+        connection: usable, and locked by the caller.
+
+    Yields:
+        It, with the store's ways.
+    """
+    pgconn = connection.pgconn
+    handlers = pgconn.notice_handler, pgconn.notify_handler
+    guest = Guest(pgconn)
+    try:
+        if pgconn.transaction_status is not TransactionStatus.IDLE:
+            yield guest
+        elif not connection.autocommit:
+            guest.execute(_begin(connection).encode())
+            yield guest
+        else:
+            with guest.transaction():
+                yield guest
+    finally:
+        pgconn.notice_handler, pgconn.notify_handler = handlers
+
+
+def _begin(connection: Driver) -> str:
+    words = ["BEGIN"]
+    if connection.isolation_level is not None:
+        words.append(f"ISOLATION LEVEL {_NAMES[connection.isolation_level.value]}")
+    if connection.read_only is not None:
+        words.append("READ ONLY" if connection.read_only else "READ WRITE")
+    if connection.deferrable is not None:
+        words.append("DEFERRABLE" if connection.deferrable else "NOT DEFERRABLE")
+    return " ".join(words)
