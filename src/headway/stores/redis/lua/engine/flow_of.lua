@@ -4,6 +4,8 @@
 local FlowOf = {}
 
 local MAX_SHARED_GATES = 8
+local MAX_NAME = 512
+local MAX_AMOUNT = 2147483647
 
 local function names_of(gates)
   local names = {}
@@ -13,8 +15,23 @@ local function names_of(gates)
   return names
 end
 
--- Lets gates pass that a job can ask for together; their names and amounts were looked at by the
--- client, or when the job was made.
+-- Lets a usable name and amount pass.
+local function check_words(use)
+  local name, amount = use.name, use.amount
+  local _, characters = string.gsub(name, '[^\128-\191]', '')
+  if name == '' then
+    Fail.refuse('InvalidValue', 'gate is empty', 'give it at least one character')
+  elseif characters > MAX_NAME then
+    Fail.refuse('InvalidValue', 'gate has ' .. characters .. ' characters', 'at most 512')
+  elseif string.find(name, '%z') then
+    Fail.refuse('InvalidValue', 'gate contains NUL', 'remove the NUL character')
+  elseif type(amount) ~= 'number' or amount % 1 ~= 0 or amount < 1 or amount > MAX_AMOUNT then
+    local message = 'the amount of ' .. Quoted.text(name) .. ' is ' .. tostring(amount)
+    Fail.refuse('InvalidValue', message, 'from 1 to 2147483647')
+  end
+end
+
+-- Lets gates pass that a job can ask for together.
 local function check_together(kind, gates)
   local seen, shared = {}, 0
   for _, use in ipairs(gates) do
@@ -25,6 +42,7 @@ local function check_together(kind, gates)
       Fail.refuse('InvalidValue', message .. names, hint)
     end
     seen[use.name] = true
+    check_words(use)
     shared = shared + (use.shared and 1 or 0)
   end
   if shared > MAX_SHARED_GATES then
