@@ -77,6 +77,44 @@ def _look_again(step: Step, template: str) -> None:
         after = names[-1]
 
 
+def check_set(item: SetGate) -> str:
+    """Lets values pass that some gate can have.
+
+    Args:
+        item: which gate, and what.
+
+    Returns:
+        What is to be set, for the trail.
+
+    Raises:
+        InvalidValue: it says nothing, or a value is out of its range.
+    """
+    check_name("gate", item.name)
+    for what, value in (("capacity", item.capacity), ("limit", item.limit)):
+        if value is not None:
+            check_count(f"{what} of {item.name!r}", value, least=0)
+    if item.per_ms is not None and item.per_ms < 1:
+        message = f"the window of {item.name!r} is {item.per_ms} ms"
+        raise InvalidValue(message, hint="at least 1 ms")
+    for member, capacity in item.members or ():
+        check_name(f"member of {item.name!r}", member)
+        check_count(f"capacity of {member!r}", capacity, least=0)
+    said = ", ".join(
+        f"{what} {value}"
+        for what, value in (
+            ("capacity", item.capacity),
+            ("limit", item.limit),
+            ("per_ms", item.per_ms),
+            ("members", item.members),
+        )
+        if value is not None
+    )
+    if not said:
+        message = f"nothing to set on the gate {item.name!r}"
+        raise InvalidValue(message, hint="give a capacity, a limit and window, or members")
+    return said
+
+
 def set_gate(step: Step, item: SetGate) -> str:
     """An operator's values of a gate.
 
@@ -91,23 +129,7 @@ def set_gate(step: Step, item: SetGate) -> str:
         UnknownGate: nothing declares it; nothing was written.
         InvalidValue: the value does not belong to such a gate; nothing was written.
     """
-    check_name("gate", item.name)
-    said = ", ".join(
-        f"{what} {value}"
-        for what, value in (
-            ("capacity", item.capacity),
-            ("limit", item.limit),
-            ("per_ms", item.per_ms),
-            ("members", item.members),
-        )
-        if value is not None
-    )
-    for what, value in (("capacity", item.capacity), ("limit", item.limit)):
-        if value is not None:
-            check_count(f"{what} of {item.name!r}", value, least=0)
-    if not said:
-        message = f"nothing to set on the gate {item.name!r}"
-        raise InvalidValue(message, hint="give a capacity, a limit and window, or members")
+    said = check_set(item)
     declared = step.book.templates.get(item.name)
     if declared is not None:
         save_template(step, TemplateRow(spec=declared.spec, override=_changed(declared, item)))
@@ -131,12 +153,6 @@ def _changed(declared: TemplateRow, item: SetGate) -> GateSpec:
         raise InvalidValue(
             message, hint="a slots has a capacity, a rate a limit and per, a pool members"
         )
-    if item.per_ms is not None and item.per_ms < 1:
-        message = f"the window of {item.name!r} is {item.per_ms} ms"
-        raise InvalidValue(message, hint="at least 1 ms")
-    for member, capacity in item.members or ():
-        check_name(f"member of {item.name!r}", member)
-        check_count(f"capacity of {member!r}", capacity, least=0)
     return replace(
         spec,
         capacity=spec.capacity if item.capacity is None else item.capacity,

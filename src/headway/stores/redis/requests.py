@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 
 from headway.contract.claims import BeatRequest, ClaimRequest
-from headway.contract.definitions import DefineRequest
+from headway.contract.definitions import (
+    DeclareEntry,
+    DeclareLane,
+    DefineRequest,
+    Item,
+    ResetLane,
+    SetGate,
+    SetLane,
+)
 from headway.contract.enqueue import InFlight
 from headway.contract.outcomes import (
     Died,
@@ -20,6 +28,8 @@ from headway.contract.outcomes import (
 )
 from headway.core.check import check_jobs
 from headway.core.job import MAX_ERROR, NewJob
+from headway.core.naming import check_name
+from headway.stores.ledger.gatechanges import check_set
 from headway.stores.ledger.rounds import BEGAN
 from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.redis.values import (
@@ -182,13 +192,35 @@ def beat_request(request: BeatRequest) -> Request:
 
 
 def define_request(request: DefineRequest) -> Request:
-    """Definitions, each with the name of its class."""
+    """Definitions, each with the name of its class.
+
+    Raises:
+        InvalidValue: a name or a value can be no such thing, whatever the store holds.
+    """
+    check_name("author", request.author)
     return {
         "author": request.author,
         "reason": request.reason,
-        "items": [{"type": type(item).__name__, **named(item)} for item in request.items],
+        "items": [_item(item) for item in request.items],
         **({} if request.revision is None else {"revision": request.revision}),
     }
+
+
+def _item(item: Item) -> Request:
+    told = {"type": type(item).__name__, **named(item)}
+    match item:
+        case SetGate():
+            # The trail's words for the values are the same in every store.
+            told["said"] = check_set(item)
+        case DeclareLane() | SetLane():
+            check_name("lane", item.spec.name)
+        case ResetLane():
+            check_name("lane", item.name)
+        case DeclareEntry():
+            check_name("entry", item.spec.name)
+        case _:
+            pass
+    return told
 
 
 def as_request(record: object) -> Request:
