@@ -28,6 +28,7 @@ from headway.runtime.job import SyncJob
 from headway.runtime.kind_options import JobOptions, read_options
 from headway.runtime.lanes import LaneOptions
 from headway.runtime.signals import SignalOptions
+from headway.runtime.sources.source import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
 from tests.docs.docstrings import items, summary
 from tests.docs.pages import ROOT
@@ -170,6 +171,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "JobOptions": lambda: options_of(JobOptions, read_options("", {"name": "name"}), skip=()),
     "LaneOptions": lambda: options(LaneOptions),
     "EntryOptions": lambda: options(EntryOptions),
+    "SourceOptions": lambda: options(SourceOptions),
     "SignalOptions": lambda: options(SignalOptions),
     "WorkerOptions": lambda: options_of(
         WorkerOptions,

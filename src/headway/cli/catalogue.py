@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "migrate": "migrate",
         "import": "import_",
         "export": "export",
+        "copy": "copy",
         "simulate": "simulate",
         "version": "version",
     }

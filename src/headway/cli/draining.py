@@ -10,7 +10,8 @@ from headway.contract.store import Store
 from headway.contract.views import LanesQuery
 from headway.core.job import MAX_BATCH
 from headway.core.state import State
-from headway.runtime.timing import pause
+from headway.runtime.chores.timetable import TimetableChore
+from headway.runtime.timing import Timing, pause
 
 _QUICK_S = 0.05
 _SLOW_S = 0.5
@@ -40,6 +41,8 @@ async def wait_until_drained(
         meter: told how many were final of how many.
     """
     final_before: int | None = None
+    # The timetable's fires may be due, too, and a worker lays them beside its other work.
+    await TimetableChore(store, Timing()).lay()
     while True:
         left, final = await count_left(store, lanes, drain)
         if final_before is None:

@@ -252,15 +252,32 @@ class App(Registry):
             given["lease"] = f"{lease_ms}ms"
         return Worker(self.store, self.kinds, **{**given, **options})
 
-    def _sourced(self) -> WorkerOptions:
-        """What a worker must mind where an application's own tables are the truth."""
-        sourcing = Sourcing(
+    async def look_at_sources(self) -> None:
+        """Brings the store in line with the app's sources, as workers do now and then.
+
+        Raises:
+            InvalidValue: a source gave something that is no job with a key.
+            CallerError: a job was refused; what came before it is made.
+            StoreError: the store cannot do it now.
+        """
+        sourcing = self._sourcing()
+        await self.declare()
+        await sourcing.begin()
+        for source in self.sources.values():
+            await sourcing.look(source)
+
+    def _sourcing(self) -> Sourcing:
+        return Sourcing(
             self.store,
             tuple(self.sources.values()),
             self._declare_anew,
             timing=self._timing,
             name=self._declaration.author,
         )
+
+    def _sourced(self) -> WorkerOptions:
+        """What a worker must mind where an application's own tables are the truth."""
+        sourcing = self._sourcing()
 
         async def before() -> None:
             await self.declare()

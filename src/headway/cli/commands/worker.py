@@ -18,6 +18,7 @@ from headway.cli.serving import Beside, ServeOptions, serve
 from headway.cli.session import Session
 from headway.contract.store import Store
 from headway.runtime import event_loop
+from headway.runtime.app import App
 from headway.runtime.worker.worker import Worker
 
 app = new_command()
@@ -77,14 +78,16 @@ def worker(
         # One of several processes draws nothing: their lines would be drawn over each other.
         watched = progress(session.terminal, "drain") if tether is None else nullcontext(silent)
         with watched as meter:
-            work = serve(opened, options, _drainer(drain, meter), tether=tether)
+            work = serve(opened, options, _drainer(opened, drain, meter), tether=tether)
             settled = event_loop.run(work)
     if session.json:
         session.terminal.document({"settled": settled})
 
 
-def _drainer(drain: Drain, meter: Meter) -> Beside:
+def _drainer(app: App, drain: Drain, meter: Meter) -> Beside:
     async def drained(store: Store, worker: Worker) -> None:
+        # What only the sources know of so far counts as well.
+        await app.look_at_sources()
         lanes = [lane for lane, _ in worker.settings.lanes]
         await wait_until_drained(store, lanes, drain, meter)
 
