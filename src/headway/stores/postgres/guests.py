@@ -63,7 +63,7 @@ def find_driver(given: object) -> Driver:
     Raises:
         InvalidValue: there is none of psycopg 3.
     """
-    found: Any = given
+    found: Any = _unscoped(given)
     for _ in range(4):
         if isinstance(found, psycopg.Connection | psycopg.AsyncConnection):
             return cast("Driver", found)
@@ -74,10 +74,16 @@ def find_driver(given: object) -> Driver:
         elif callable(getattr(found, "in_transaction", None)):
             found = _of_sqlalchemy(found)
         else:
-            found = getattr(found, "connection", None)
+            found = getattr(found, "connection", cast("Any", None))
     kind = type(given)
     message = f"a {kind.__module__}.{kind.__qualname__} is no connection to the store's database"
     raise InvalidValue(message, hint=_HINT)
+
+
+def _unscoped(given: Any) -> Any:  # noqa: ANN401  (known by its shape alone)
+    """The session of this thread or task, behind SQLAlchemy's scoped ones."""
+    registry = getattr(given, "registry", None)
+    return registry() if callable(registry) else given
 
 
 def _of_sqlalchemy(found: Any) -> Any:  # noqa: ANN401  (known by its shape alone)
@@ -97,7 +103,7 @@ async def find_driver_async(given: object) -> Driver:
     Raises:
         InvalidValue: there is none of psycopg 3.
     """
-    found: Any = given
+    found = _unscoped(given)
     if hasattr(found, "sync_session") and callable(getattr(found, "connection", None)):
         found = await found.connection()
     if hasattr(found, "get_raw_connection"):
@@ -120,8 +126,7 @@ def after_commit(given: object) -> AfterCommit | None:
     hook = getattr(found, "on_commit", None)
     if callable(hook):
         return cast("AfterCommit", hook)
-    scoped = getattr(found, "registry", None)
-    found = scoped() if callable(scoped) else found
+    found = _unscoped(found)
     session = getattr(found, "sync_session", found)
     events: Any = sys.modules.get("sqlalchemy.event")
     if events is None or not callable(getattr(session, "get_bind", None)):
@@ -153,10 +158,10 @@ def check_usable(connection: Driver) -> None:
         InvalidValue: it is closed, its transaction has failed, or it is in a pipeline.
     """
     status = connection.pgconn.transaction_status
-    if status is TransactionStatus.INERROR:
+    if status == TransactionStatus.INERROR:
         message = "the transaction of the caller's connection has failed already"
         raise InvalidValue(message, hint="roll it back, to a savepoint or whole; nothing was sent")
-    if status is TransactionStatus.UNKNOWN:
+    if status == TransactionStatus.UNKNOWN:
         message = "the caller's connection is closed"
         raise InvalidValue(message, hint="open another one; nothing was sent")
     if connection.pgconn.pipeline_status != PipelineStatus.OFF:
@@ -181,7 +186,7 @@ def as_guest(connection: Driver) -> Generator[Connection]:
     handlers = pgconn.notice_handler, pgconn.notify_handler
     guest = Guest(pgconn)
     try:
-        if pgconn.transaction_status is not TransactionStatus.IDLE:
+        if pgconn.transaction_status != TransactionStatus.IDLE:
             yield guest
         elif not connection.autocommit:
             guest.execute(_begin(connection).encode())

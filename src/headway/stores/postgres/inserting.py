@@ -96,7 +96,7 @@ class Inserting:
     def _tell(self, given: object, driver: Driver, woken: Woken) -> None:
         if not woken:
             return
-        if driver.pgconn.transaction_status is psycopg.pq.TransactionStatus.IDLE:
+        if driver.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             # It was a transaction of its own, and is committed.
             self._announce(woken)
         elif (register := after_commit(given)) is not None:
