@@ -99,7 +99,7 @@ def contents(redis_server: RedisServer | GivenRedis, namespace: str) -> Read:
     return read
 
 
-def _content(client: Any, key: bytes) -> object:  # noqa: ANN401  (redis-py types it so)
+def _content(client: Any, key: bytes) -> object:
     kind = client.type(key)
     if kind == b"hash":
         return client.hgetall(key)
