@@ -110,6 +110,8 @@ function Run.call(verb, writes)
   local done, value = pcall(verb.run, request)
   if not done then
     Write.roll_back()
+    -- A client that is told a time which nobody remembers would take the store for an older one.
+    Time.look_again()
     return failed(value)
   end
   if not writes then

@@ -17,8 +17,13 @@ function Time.begin(clock)
     local seconds = redis.call('TIME')
     clock_at = tonumber(seconds[1]) * 1000 + math.floor(tonumber(seconds[2]) / 1000)
   end
-  high_at = tonumber(redis.call('HGET', Keys.facts, 'high_at') or 0)
+  Time.look_again()
   Time.now = math.max(clock_at, high_at)
+end
+
+-- Reads the highest time that the store remembers; again where a step was undone.
+function Time.look_again()
+  high_at = tonumber(redis.call('HGET', Keys.facts, 'high_at') or 0)
 end
 
 -- Remembers the time for the steps to come; each verb that writes does, behind its first write.
