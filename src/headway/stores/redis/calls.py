@@ -50,7 +50,7 @@ class Calls:
             StoreError: what else its error means; nothing was written.
             InvariantBroken: the script failed; a bug.
         """
-        payload = self._head(script) + packed_words(arguments)
+        payload = self.packed(script, arguments)
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -63,6 +63,10 @@ class Calls:
             return reply
         # The server is away, does not know the script, or refuses: patience needs a thread.
         return await asyncio.to_thread(self.pool.run, script, payload)
+
+    def packed(self, script: Script, arguments: tuple[bytes, ...]) -> bytes:
+        """The call of a script, as it is sent."""
+        return self._head(script) + packed_words(arguments)
 
     async def _over(self, link: LoopLink, payload: bytes) -> bytes | None:
         try:

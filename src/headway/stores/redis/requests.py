@@ -18,6 +18,7 @@ from headway.contract.definitions import (
     SetLane,
 )
 from headway.contract.enqueue import InFlight
+from headway.contract.moving import Parcel
 from headway.contract.outcomes import (
     Died,
     Failed,
@@ -27,20 +28,24 @@ from headway.contract.outcomes import (
     Succeeded,
 )
 from headway.core.check import check_jobs
+from headway.core.errors import InvalidValue
 from headway.core.job import MAX_ERROR, NewJob
 from headway.core.naming import check_name
 from headway.stores.ledger.gatechanges import check_set
+from headway.stores.ledger.parcels import decode
 from headway.stores.ledger.rounds import BEGAN
 from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.redis.values import (
     named,
     packed_gates,
     packed_policy,
+    plain,
     text_of,
 )
 
 Request = dict[str, Any]
 _MAX_REASON = 512
+_decode = msgspec.msgpack.Decoder().decode
 
 
 def enqueue_request(jobs: Sequence[NewJob]) -> Request:
@@ -221,6 +226,21 @@ def _item(item: Item) -> Request:
         case _:
             pass
     return told
+
+
+def put_in_request(parcel: Parcel) -> Request:
+    """A parcel's rows by names.
+
+    Raises:
+        InvalidValue: it is no parcel that this program knows.
+    """
+    try:
+        decode(parcel.part, parcel.rows)
+    except (KeyError, msgspec.DecodeError) as error:
+        message = f"a parcel of {parcel.part!r:.40} cannot be read: {error}"
+        raise InvalidValue(message, hint="both stores must be of the same version") from None
+    rows: list[object] = _decode(parcel.rows)
+    return {"part": parcel.part, "rows": [plain(row) for row in rows]}
 
 
 def as_request(record: object) -> Request:

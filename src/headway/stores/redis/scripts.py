@@ -16,6 +16,8 @@ _TABLE = re.compile(r"^local ([A-Z]\w*) = \{\}$", re.MULTILINE)
 _KEY = re.compile(r"^Keys\.(\w+) = KEYS\[(\d+)\]", re.MULTILINE)
 _LINE = re.compile(r"user_script:(\d+):")
 _RUNNER = "base.run"
+_AT_ONCE = frozenset({"base.keys", "base.write"})
+"""Modules that do something by themselves, before any verb."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,8 +136,17 @@ def _table(module: str) -> str:
 
 
 def _wrapped(module: str) -> str:
-    """A module in a block of its own, for Lua has at most 200 locals in one."""
+    """A module in a block of its own, for Lua has at most 200 locals in one.
+
+    It is made when it is first looked at: to make the functions of all of them would take more
+    than half of the time of a small call.
+    """
     name = _table(module)
     # On one line with the block's begin, so that lines are counted as in the file.
     text = _TABLE.sub("", source(module), count=1).rstrip("\n")
-    return f"local {name} = {{}} do {text}\nend\n"
+    if module in _AT_ONCE:
+        return f"local {name} = {{}} do {text}\nend\n"
+    return (
+        f"local {name} = {{}} setmetatable({name}, {{ __index = function(_, field)"
+        f" setmetatable({name}, nil) do {text}\nend return {name}[field] end }})\n"
+    )

@@ -13,6 +13,7 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.clock import Clock
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.moving import Parcel
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
@@ -87,6 +88,9 @@ class RedisStore:
         pool = self._calls.pool
         try:
             pool.give_back(pool.connect())
+            # A store has its identity from now on.
+            run = script("verbs.sight")
+            self._learn(pool.run(run, self._calls.packed(run, self._arguments({}, strict=False))))
         except NotSentError as error:
             raise unreachable(error, str(self._options)) from error
         except ReplyError as error:
@@ -168,7 +172,7 @@ class RedisStore:
     async def is_changed(self) -> bool:
         """See `Mendable`."""
         try:
-            await self._do("reads.read_sight", {}, strict=True)
+            await self._do("verbs.sight", {}, strict=True)
         except StoreChanged:
             return True
         return False
@@ -206,6 +210,18 @@ class RedisStore:
         asked = views.request_of(query)
         told = await self._do(asked.script, asked.request)
         return views.answer(query, replies.untyped(told.value))
+
+    # Moving
+
+    async def take_out(self, cursor: str | None) -> Parcel:
+        """See `Movable.take_out`."""
+        asked = views.parcel_request(cursor)
+        told = await self._do(asked.script, asked.request)
+        return views.parcel(cursor, replies.untyped(told.value))
+
+    async def put_in(self, parcel: Parcel) -> None:
+        """See `Movable.put_in`."""
+        await self._do("verbs.put_in", requests.put_in_request(parcel))
 
     async def close(self) -> None:
         """Lets go of everything; running operations end first."""
@@ -253,21 +269,33 @@ class RedisStore:
         raise InvariantBroken(message)
 
     async def _ask(self, run: Script, request: Request, *, strict: bool) -> Told:
-        arguments = (
+        try:
+            reply = await self._calls.run(run, self._arguments(request, strict=strict))
+        except (OutcomeUnknown, asyncio.CancelledError):
+            # What it woke is told to other processes, but nobody tells this one.
+            self._wakes.wake_all()
+            raise
+        return self._learn(reply)
+
+    def _arguments(self, request: Request, *, strict: bool) -> tuple[bytes, ...]:
+        return (
             encode(request),
             self._clock.override(),
             self._sight.packed,
             self._own,
             b"1" if strict else b"",
         )
+
+    def _learn(self, reply: bytes) -> Told:
+        """Takes in what every reply tells.
+
+        Raises:
+            InvariantBroken: it cannot be read.
+        """
         try:
-            told = replies.told_of(await self._calls.run(run, arguments))
-        except (OutcomeUnknown, asyncio.CancelledError):
-            # What it woke is told to other processes, but nobody tells this one.
-            self._wakes.wake_all()
-            raise
+            told = replies.told_of(reply)
         except msgspec.DecodeError as error:
-            message = f"the reply of {run.name} cannot be read: {error}"
+            message = f"a reply cannot be read: {error}"
             raise InvariantBroken(message) from error
         self._clock.hear(told.now)
         self._sight.learn(told)
