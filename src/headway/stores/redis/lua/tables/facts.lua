@@ -1,5 +1,5 @@
 -- The store's own facts: who it is, its epoch, its revision, who leads.
--- needs: base.keys, base.codec, base.write, base.time
+-- needs: base.keys, base.write, base.time
 
 local Facts = {}
 

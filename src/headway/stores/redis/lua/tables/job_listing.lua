@@ -1,5 +1,5 @@
 -- Listings for people: a bounded walk, a place in a flow, the oldest that waits.
--- needs: base.keys, base.codec, base.time, tables.job_record, tables.job_rows, tables.job_filing, tables.job_starts
+-- needs: base.keys, base.codec, tables.job_record, tables.job_rows, tables.job_filing, tables.job_starts
 
 local JobListing = {}
 

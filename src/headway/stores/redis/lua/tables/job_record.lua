@@ -231,7 +231,7 @@ end
 
 -- The fields of the head, as they stand in it.
 local function unpack_head(raw, id)
-  local state, flags, flow, priority, due, seq, policy, created, run, attempt, blocked, request, claimed, finished, purge, outcome, worker, last =
+  local state, flags, flow, priority, due, seq, policy, created, run, attempt, blocked, request, claimed, finished, purge, _, worker, last =
     unpack_bytes(HEAD, raw)
   local key = Interned.flow(flow)
   return {
@@ -258,7 +258,6 @@ local function unpack_head(raw, id)
     claimed_at = moment(claimed),
     finished_at = moment(finished),
     purge_at = moment(purge),
-    outcome = OUTCOME_WORDS[outcome] or '',
     worker = worker > 0 and sub(raw, 80, 79 + worker) or nil,
     last_worker = sub(raw, 80 + worker, 79 + worker + last),
   }
@@ -272,10 +271,12 @@ function JobRecord.unpack(raw, id)
   for field, value in pairs(DEFAULTS) do
     row[field] = value
   end
-  row.error, row.far = '', nil
+  row.error = ''
   for field, value in pairs(rest) do
     row[field] = value
   end
+  -- A plain end changes the number alone, and leaves the word of an earlier run in the rest.
+  row.outcome = OUTCOME_WORDS[byte(raw, 71)] or rest.outcome
   row.keyed = rest.keyed and Codec.unpack_uses(rest.keyed) or {}
   row.members = rest.members or {}
   row.far = nil

@@ -1,5 +1,5 @@
 -- What time brings to jobs: they become due, expire, miss a deadline, or may be forgotten.
--- needs: base.keys, base.codec, base.write, base.time, tables.interned, tables.job_record, tables.job_rows, tables.job_filing
+-- needs: base.keys, base.codec, base.time, tables.interned, tables.job_record, tables.job_rows, tables.job_filing
 
 local JobTiming = {}
 

@@ -1,6 +1,6 @@
 -- The table of jobs: rows, and what is filed about them. See `JobTable`; where that has seqs, this
 -- has ids.
--- needs: base.keys, base.codec, base.write, base.time, tables.interned, tables.job_record, tables.job_rows, tables.job_filing, tables.job_arrivals, tables.job_starts, tables.job_timing, tables.job_parking, tables.job_listing, tables.dedupe, tables.signals
+-- needs: base.keys, base.codec, base.write, tables.interned, tables.job_record, tables.job_rows, tables.job_filing, tables.job_arrivals, tables.job_starts, tables.job_timing, tables.job_parking, tables.job_listing, tables.dedupe, tables.signals
 
 local Jobs = {}
 
@@ -96,6 +96,16 @@ end
 
 -- The jobs that exist, by id; a copy each.
 Jobs.load = JobRows.load
+
+-- Jobs in any state by `seq`, those above `after`; a copy each.
+function Jobs.arrived(after, limit)
+  local ids = JobArrivals.walk(after, limit, false)
+  local rows, found = JobRows.load(ids), {}
+  for place, id in ipairs(ids) do
+    found[place] = rows[id]
+  end
+  return found
+end
 
 -- Writes changed jobs back whole.
 --   rows: an array. What never changes: seq, id, lane, tenant, kind, created_at.

@@ -70,12 +70,30 @@ function Lanes.tenant_starts(lane, tenants)
   return starts
 end
 
+-- Virtual starts of all tenants of a lane, by tenant.
+function Lanes.all_tenant_starts(lane)
+  local prefix, starts = Codec.name(lane), {}
+  local low, high = Codec.prefix(prefix)
+  local fields = redis.call('ZRANGEBYLEX', Keys.tenant_names, low, high)
+  for place, number in ipairs(Write.read(Keys.tenants, fields)) do
+    starts[string.sub(fields[place], #prefix + 1)] = tonumber(number)
+  end
+  return starts
+end
+
 -- Writes virtual starts.
 --   starts: numbers by tenant.
 function Lanes.save_tenant_starts(lane, starts)
-  local prefix, values = Codec.name(lane), {}
+  local prefix, fields, values, names = Codec.name(lane), {}, {}, {}
   for tenant, number in pairs(starts) do
+    fields[#fields + 1] = prefix .. tenant
     values[#values + 1], values[#values + 2] = prefix .. tenant, number
   end
+  for place, known in ipairs(Write.read(Keys.tenants, fields)) do
+    if not known then
+      names[#names + 1], names[#names + 2] = 0, fields[place]
+    end
+  end
   Write.hset(Keys.tenants, values)
+  Write.zadd(Keys.tenant_names, names)
 end

@@ -30,6 +30,19 @@ function Signals.make_known(key, job, run)
     Write.put(Keys.known, 'j' .. job, cmsgpack.pack(keys))
   end
   Write.put(Keys.known, 'k' .. key, cmsgpack.pack({ job, run }))
+  Write.zadd(Keys.known_names, { 0, key })
+end
+
+-- The {key, job, run} that are known, by key, those above `after`.
+function Signals.all_known(after, limit)
+  local low = after == '' and '-' or '(' .. after
+  local keys = redis.call('ZRANGEBYLEX', Keys.known_names, low, '+', 'LIMIT', 0, limit)
+  local found = {}
+  for place, key in ipairs(keys) do
+    local job, run = Signals.known(key)
+    found[place] = { key, job, run }
+  end
+  return found
 end
 
 local function decode(scope, event, kept)
@@ -88,6 +101,13 @@ local function events_of(places)
   return found
 end
 
+-- Events by (scope, event), those above `after`.
+--   after: {scope, event}.
+function Signals.all_heard(after, limit)
+  local low = '(' .. name(after[1]) .. after[2]
+  return events_of(redis.call('ZRANGEBYLEX', Keys.scopes, low, '+', 'LIMIT', 0, limit))
+end
+
 -- Events kept for a key, oldest first.
 function Signals.kept(key)
   local prefix = name(key)
@@ -127,9 +147,10 @@ function Signals.stale(limit)
   return events_of(redis.call('ZRANGEBYSCORE', Keys.stale, '-inf', Time.now, 'LIMIT', 0, limit))
 end
 
--- The fields under which a job is known: its own list, and keys that no other job took over.
+-- The fields under which jobs are known: their own lists, and keys that no other job took over;
+-- and these keys.
 local function known_fields(jobs)
-  local lists, fields, keys, owners = {}, {}, {}, {}
+  local lists, fields, keys, owners, names = {}, {}, {}, {}, {}
   for place, job in ipairs(jobs) do
     lists[place] = 'j' .. job
   end
@@ -144,14 +165,17 @@ local function known_fields(jobs)
   for place, kept in ipairs(Write.read(Keys.known, keys)) do
     if kept and cmsgpack.unpack(kept)[1] == owners[place] then
       fields[#fields + 1] = keys[place]
+      names[#names + 1] = string.sub(keys[place], 2)
     end
   end
-  return fields
+  return fields, names
 end
 
 -- Jobs are gone, and what was known and heard of them with them.
 function Signals.forget_jobs(jobs)
-  Write.hdel(Keys.known, known_fields(jobs))
+  local fields, names = known_fields(jobs)
+  Write.hdel(Keys.known, fields)
+  Write.zrem(Keys.known_names, names)
   if redis.call('ZCARD', Keys.scopes) == 0 then
     return
   end

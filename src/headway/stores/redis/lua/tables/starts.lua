@@ -22,19 +22,37 @@ local function read(member)
   return Codec.read6(member, size - 11), Codec.read6(member, size - 5)
 end
 
+-- What stands for a gate and moment; nil for nothing.
+local function standing(place)
+  local low, high = Codec.prefix(place)
+  return redis.call('ZRANGEBYLEX', Keys.starts, low, high, 'LIMIT', 0, 1)[1]
+end
+
 -- Counts starts now.
 --   counts: numbers by gate.
 function Starts.add(counts)
   local gone, added = {}, {}
   for gate, number in pairs(counts) do
     local place = name(gate) .. n6(Time.now)
-    local low, high = Codec.prefix(place)
-    local old = redis.call('ZRANGEBYLEX', Keys.starts, low, high, 'LIMIT', 0, 1)[1]
+    local old = standing(place)
     if old then
       gone[#gone + 1] = old
       local _, before = read(old)
       number = number + before
     end
+    added[#added + 1], added[#added + 2] = 0, place .. n6(number)
+  end
+  Write.zrem(Keys.starts, gone)
+  Write.zadd(Keys.starts, added)
+end
+
+-- Writes how many starts there were at moments, whatever was counted there.
+--   moments: numbers by moment.
+function Starts.put(gate, moments)
+  local gone, added = {}, {}
+  for at, number in pairs(moments) do
+    local place = name(gate) .. n6(at)
+    gone[#gone + 1] = standing(place)
     added[#added + 1], added[#added + 2] = 0, place .. n6(number)
   end
   Write.zrem(Keys.starts, gone)

@@ -53,10 +53,8 @@ local function fields_of(target, before, limit)
   return fields
 end
 
--- Lines, newest first; of one target, or all (nil); those with a smaller seq than `before` (nil
--- for all).
-function Trail.page(target, before, limit)
-  local fields = target and fields_of(target, before, limit) or fields_before(before, limit)
+-- The lines of these numbers, in their order.
+local function lines_of(fields)
   local rows = {}
   for place, kept in ipairs(Write.read(Keys.trail, fields)) do
     local values = cmsgpack.unpack(kept)
@@ -71,6 +69,22 @@ function Trail.page(target, before, limit)
     }
   end
   return rows
+end
+
+-- Lines, newest first; of one target, or all (nil); those with a smaller seq than `before` (nil
+-- for all).
+function Trail.page(target, before, limit)
+  return lines_of(target and fields_of(target, before, limit) or fields_before(before, limit))
+end
+
+-- Lines, oldest first; those with a larger seq than `after`.
+function Trail.since(after, limit)
+  local last = tonumber(redis.call('HGET', Keys.facts, 'trail') or 0)
+  local fields = {}
+  for seq = after + 1, math.min(last, after + limit) do
+    fields[#fields + 1] = n6(seq)
+  end
+  return lines_of(fields)
 end
 
 -- What a request was answered; nil if it was not.
