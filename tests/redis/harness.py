@@ -6,10 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
 import redis
 
 from headway.stores.redis.scripts import key_suffixes, needs, source
-from tests.redis.packed import pack, unpack
+from headway.stores.redis.untyped import decode_untyped
+from headway.stores.redis.values import encode, text_of
+from tests.redis.told import told
 
 START_AT = 1_700_000_000_000
 _TABLE = re.compile(r"^local ([A-Z]\w*) = \{\}$", re.MULTILINE)
@@ -62,16 +65,23 @@ class Snippets:
     """
 
     def __init__(self, url: str, namespace: str, modules: Sequence[str] = TABLES) -> None:
-        self.client = redis.Redis.from_url(url)
+        self.client: Any = redis.Redis.from_url(url)  # pyright: ignore[reportUnknownMemberType]  (its options have no types)
         self.keys = [f"{{headway:{namespace}}}:{suffix}" for suffix in key_suffixes()]
         self._modules = "".join(_wrapped(module) for module in _ordered(modules))
+        self._known: dict[str, str] = {}
         self.now = START_AT
 
     def text(self, snippet: str) -> str:
         """The whole script of a snippet."""
         return self._modules + _FRAME % snippet
 
-    def run(self, snippet: str, request: object = None) -> Any:  # noqa: ANN401  (a snippet's value)
+    def _sha(self, snippet: str) -> str:
+        known = self._known.get(snippet)
+        if known is None:
+            known = self._known[snippet] = self.client.script_load(self.text(snippet))
+        return known
+
+    def run(self, snippet: str, request: object = None) -> Any:
         """Runs Lua in one step; `request` is there under that name.
 
         Returns:
@@ -80,30 +90,49 @@ class Snippets:
         Raises:
             SnippetFailed: it raised, and what it had written since `Write.begin()` was undone.
         """
-        arguments = [*self.keys, pack(request), str(self.now)]
+        arguments = [*self.keys, encode(_packable(told(request))), str(self.now)]
         try:
-            reply = self.client.eval(self.text(snippet), len(self.keys), *arguments)  # pyright: ignore[reportUnknownMemberType]  (redis-py types it as Any)
+            reply = self.client.evalsha(self._sha(snippet), len(self.keys), *arguments)
         except redis.ResponseError as problem:
             raise SnippetFailed(str(problem)) from problem
-        (value,) = unpack(cast("bytes", reply))
+        (value,) = cast("list[Any]", decode_untyped(msgspec.Raw(reply)))
         return None if value == "nothing" else value
+
+    def call(self, function: str, *arguments: object) -> Any:
+        """Calls a function of a table; None stands for nil, but not as the last argument.
+
+        Returns:
+            What it returns first, told as `told` tells it; None for nil.
+        """
+        names = ", ".join(f"request[{place}]" for place in range(1, len(arguments) + 1))
+        return told(self.run(f"return ({function}({names}))", list(arguments)))
 
     def contents(self) -> dict[str, dict[bytes, object]]:
         """All that the namespace holds; a key that holds nothing is left out."""
         found: dict[str, dict[bytes, object]] = {}
-        client: Any = self.client
         for key in self.keys:
-            kind = client.type(key)
+            kind = self.client.type(key)
             if kind == b"hash":
-                found[key] = client.hgetall(key)
+                found[key] = self.client.hgetall(key)
             elif kind == b"zset":
-                found[key] = dict(client.zrange(key, 0, -1, withscores=True))
+                found[key] = dict(self.client.zrange(key, 0, -1, withscores=True))
         return found
 
     def close(self) -> None:
         """Removes the namespace."""
         self.client.delete(*self.keys)
         self.client.close()
+
+
+def _packable(value: object) -> Any:
+    """Text as a script takes it: with bytes that are no UTF-8, too."""
+    if isinstance(value, str):
+        return text_of(value.encode("utf-8", "surrogateescape"))
+    if isinstance(value, list):
+        return [_packable(one) for one in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {name: _packable(one) for name, one in cast("dict[str, object]", value).items()}
+    return value
 
 
 def _ordered(modules: Sequence[str]) -> list[str]:
