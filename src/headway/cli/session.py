@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headway.cli.local_clock import LocalClock
+from headway.cli.postgres import untouched
 from headway.cli.settings import Settings, load_settings
 from headway.cli.terminal import Terminal
 from headway.contract.store import Store
@@ -89,7 +90,7 @@ class Session:
             raise StoreUnavailable(message, hint="give --store, or let headway migrate make it")
 
         async def whole() -> Result:
-            store = open_store(self.store_url)
+            store = open_store(self.store_url if make else untouched(self.store_url))
             try:
                 return await work(store)
             finally:

@@ -8,7 +8,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.doctor.finding import Finding, Health, problem
-from headway.cli.doctor.rounds import look_at_file, look_at_store
+from headway.cli.doctor.rounds import PLACES, look_at_place, look_at_store
 from headway.cli.exits import NO
 from headway.cli.local_clock import rough
 from headway.cli.options import Signed
@@ -35,7 +35,7 @@ def doctor(
         typer.Option("--reset-clock", help="Set the store's time back to this machine's clock."),
     ] = False,
 ) -> None:
-    """Looks at the store and its file: whole, writable, room, clock, gates, workers, stuck jobs.
+    """Looks at the store and its file or server: whole, writable, room, clock, gates, stuck jobs.
 
     With --json: {"findings": [{"subject", "health", "found", "hint"}], "problems", "warnings"}.
     The exit code is 1 if there is a problem; a warning is none.
@@ -46,8 +46,8 @@ def doctor(
     """
     if new_epoch or reset_clock:
         session.with_store(lambda store: _mend(session, store, signed, clock=reset_clock))
-    findings = look_at_file(session.store_url)
-    if not any(one.subject == "file" for one in findings):
+    findings = look_at_place(session.store_url)
+    if not any(one.subject in PLACES and one.health is Health.PROBLEM for one in findings):
         try:
             findings += session.with_store(look_at_store)
         except StoreError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.cli.command import command, new_command
+from headway.cli.postgres import is_postgres, migrate_postgres
 from headway.cli.session import Session
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue
@@ -16,16 +17,22 @@ app = new_command()
 def migrate(session: Session) -> None:
     """Makes the store if there is none, and brings an older one to this program's schema.
 
-    Stop its workers first. A store that is newer than this program is refused, and nothing is
-    written. With --json: {"before", "now"}, versions of the schema; 0 for none.
+    Stop the workers of a SQLite store first; those of a PostgreSQL store go on. A store that is
+    newer than this program is refused, and nothing is written. With --json: {"before", "now"},
+    versions of the schema; 0 for none.
 
     Raises:
         InvalidValue: this kind of store keeps nothing.
     """
-    if not session.store_url.startswith("sqlite:"):
-        message = f"the store {session.store_url} has no schema to migrate"
-        raise InvalidValue(message, hint="only a durable store has, as sqlite:///headway.db")
-    before, now = migrate_file(parse_url(session.store_url))
+    url = session.store_url
+    if is_postgres(url):
+        before, now = migrate_postgres(url)
+    elif url.startswith("sqlite:"):
+        before, now = migrate_file(parse_url(url))
+    else:
+        message = f"a store of {url.partition(':')[0]}:// has no schema to migrate"
+        hint = "only sqlite:///headway.db and postgresql://... have"
+        raise InvalidValue(message, hint=hint)
     # Opening it sets what the schema does not hold, such as the journal's mode.
     session.ask(StatsQuery())
     if session.json:

@@ -1,4 +1,4 @@
-"""The doctor's round: the file first, which can be looked at even if the store cannot be opened."""
+"""The doctor's round: the file or server first, which tells why the store cannot be opened."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from headway.cli.doctor.sqlite_file import (
     look_at_room,
     look_inside,
 )
+from headway.cli.postgres import DRIVER, is_postgres
 from headway.cli.session import store_file
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 
+PLACES = frozenset({"file", "server"})
+"""A problem with one of these keeps the store from being opened."""
 
-def look_at_file(url: str) -> list[Finding]:
-    """Looks at a SQLite store's file.
+
+def look_at_place(url: str) -> list[Finding]:
+    """Looks at a SQLite store's file, or a PostgreSQL store's server.
 
     Args:
-        url: of the store; nothing is found about one that is no file.
+        url: of the store; nothing is found about one that has neither.
 
     Returns:
         What was found.
@@ -30,6 +34,8 @@ def look_at_file(url: str) -> list[Finding]:
     Raises:
         InvalidValue: the URL is unusable.
     """
+    if is_postgres(url):
+        return _look_at_postgres(url)
     path = store_file(url)
     if path is None:
         return []
@@ -42,6 +48,16 @@ def look_at_file(url: str) -> list[Finding]:
         *look_at_room(path),
         *look_inside(path),
     ]
+
+
+def _look_at_postgres(url: str) -> list[Finding]:
+    try:
+        # Only those who use it have its driver.
+        from headway.cli.doctor.postgres_server import look_at_postgres  # noqa: PLC0415
+    except ImportError as error:
+        found = f"a package is not installed: {error.name}"
+        return [problem("server", found, DRIVER)]
+    return look_at_postgres(url)
 
 
 async def look_at_store(store: Store) -> list[Finding]:

@@ -1,0 +1,156 @@
+"""The PostgreSQL server: its version, what it promises, who is in the way, what the role may."""
+
+from __future__ import annotations
+
+from headway.cli.doctor.finding import Finding, problem, warning, well
+from headway.cli.local_clock import rough
+from headway.core.errors import StoreError
+from headway.stores.postgres.checkup import Checkup, check
+from headway.stores.postgres.failures import grants
+from headway.stores.postgres.options import PostgresOptions, parse_url
+
+OLDEST, NEWEST = 14, 18
+"""Versions that the store is written for."""
+TOLERATED_MS, LONG_MS = 1_000, 60_000
+OPEN_MS = 300_000
+"""For so long nobody should keep a transaction open."""
+DEAD_ROWS = 100_000
+BESIDE_THE_POOL = 2
+"""Connections of a process besides its pool: one that listens, one that keeps names."""
+
+
+def look_at_postgres(url: str) -> list[Finding]:
+    """Asks a PostgreSQL store's server.
+
+    Args:
+        url: of the store.
+
+    Returns:
+        What was found; a problem with "server" if it cannot be asked.
+
+    Raises:
+        InvalidValue: the URL is unusable.
+    """
+    options = parse_url(url)
+    try:
+        seen = check(options)
+    except StoreError as error:
+        return [problem("server", error.message, error.hint)]
+    return [
+        look_at_version(seen),
+        *look_at_durability(seen),
+        look_at_server_clock(seen),
+        look_at_connections(seen, options),
+        look_at_pooler(seen, options),
+        *look_at_transactions(seen),
+        look_at_vacuum(seen),
+        look_at_rights(seen, options),
+    ]
+
+
+def look_at_version(seen: Checkup) -> Finding:
+    """Whether the server is one that the store is written for, and takes writes."""
+    major = seen.version // 10_000
+    found = f"PostgreSQL {seen.version_text}"
+    if major < OLDEST:
+        return problem("server", f"{found} is too old", f"upgrade it to {OLDEST} or newer")
+    if seen.standby:
+        hint = "give the primary's host, or all hosts and ?target_session_attrs=read-write"
+        return problem("server", f"{found} is a standby: it only reads", hint)
+    if seen.settings.get("server_encoding") != "UTF8":
+        hint = "make a database with ENCODING 'UTF8'"
+        kept = seen.settings.get("server_encoding")
+        return problem("server", f"the database keeps text as {kept}", hint)
+    if major > NEWEST:
+        hint = f"Headway is written for {OLDEST} to {NEWEST}: try an upgrade on a copy first"
+        return warning("server", f"{found} is newer than any that was tried", hint)
+    return well("server", found)
+
+
+def look_at_durability(seen: Checkup) -> list[Finding]:
+    """Whether what was answered survives a crash."""
+    findings: list[Finding] = []
+    for name in ("fsync", "full_page_writes"):
+        if seen.settings.get(name) == "off":
+            found = f"{name} is off: a crash of the machine may destroy the database"
+            findings.append(problem("durability", found, f"ALTER SYSTEM SET {name} = on"))
+    if seen.settings.get("synchronous_commit") == "off":
+        found = "synchronous_commit is off: a crash of the server loses what was just answered"
+        hint = "ALTER SYSTEM SET synchronous_commit = on, or ALTER ROLE or DATABASE where it is set"
+        findings.append(warning("durability", found, hint))
+    return findings or [well("durability", "commits are on the device before they are answered")]
+
+
+def look_at_server_clock(seen: Checkup) -> Finding:
+    """Whether this machine's clock and the server's, which is the store's, show the same."""
+    off = abs(seen.offset_ms)
+    if off <= TOLERATED_MS:
+        return well("server clock", "shows the same as this machine's")
+    way = "ahead of" if seen.offset_ms > 0 else "behind"
+    found = f"the server's clock is {rough(off)} {way} this machine's"
+    hint = "jobs fall due by the server's clock: let NTP or chrony set both"
+    return (problem if off > LONG_MS else warning)("server clock", found, hint)
+
+
+def look_at_connections(seen: Checkup, options: PostgresOptions) -> Finding:
+    """Whether more processes can connect."""
+    read = seen.settings.get
+    reserved = ("superuser_reserved_connections", "reserved_connections")
+    most = int(read("max_connections") or 0) - sum(int(read(name) or 0) for name in reserved)
+    a_process = options.pool + BESIDE_THE_POOL
+    found = f"{seen.connections} of {most} connections are open, a process takes {a_process}"
+    if most - seen.connections < 2 * a_process:
+        hint = "raise max_connections, or lower ?pool= or the number of processes"
+        return warning("connections", found, hint)
+    return well("connections", found)
+
+
+def look_at_pooler(seen: Checkup, options: PostgresOptions) -> Finding:
+    """Whether a pooler is in between, and the store knows it."""
+    if not seen.pooled:
+        return well("pooler", "none in between")
+    if options.pooled:
+        return well("pooler", "one in between; waiting workers look 4 times a second")
+    hint = "add ?pooled=on to the URL unless it pools sessions; better, give the server's own port"
+    return warning("pooler", "one is in between", hint)
+
+
+def look_at_transactions(seen: Checkup) -> list[Finding]:
+    """Whether anybody keeps a transaction open, so that dead rows cannot be removed."""
+    findings = [
+        warning(
+            "transactions",
+            f"{one.who} has kept a transaction open for {rough(one.since_ms)}",
+            "dead rows of all tables pile up meanwhile: end it, or let its program commit",
+        )
+        for one in seen.holders
+        if one.since_ms > OPEN_MS
+    ]
+    for slot in seen.idle_slots:
+        hint = f"if nobody needs it: SELECT pg_drop_replication_slot('{slot}')"
+        findings.append(
+            warning("transactions", f"the replication slot {slot} keeps dead rows, unused", hint)
+        )
+    return findings or [well("transactions", f"none is open for more than {rough(OPEN_MS)}")]
+
+
+def look_at_vacuum(seen: Checkup) -> Finding:
+    """Whether dead rows are removed."""
+    if seen.settings.get("autovacuum") == "off":
+        return problem("vacuum", "autovacuum is off", "ALTER SYSTEM SET autovacuum = on")
+    bloat = seen.bloat
+    if bloat is not None and bloat.dead > max(DEAD_ROWS, bloat.live):
+        found = f"the table {bloat.table} has {bloat.dead:,} dead rows and {bloat.live:,} live ones"
+        hint = "see who keeps a transaction open; then VACUUM it"
+        return warning("vacuum", found, hint)
+    return well("vacuum", "autovacuum is on")
+
+
+def look_at_rights(seen: Checkup, options: PostgresOptions) -> Finding:
+    """Whether the role may do what a worker does."""
+    if not seen.missing:
+        return well("rights", f"the role {seen.role} may read and write")
+    objects = list(seen.missing)
+    what = ", ".join(objects[:3]) + (" …" if len(objects) > 3 else "")
+    found = f"the role {seen.role} lacks rights on {what}"
+    return problem("rights", found, "; ".join(grants(options, seen.role)))

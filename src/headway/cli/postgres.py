@@ -1,0 +1,45 @@
+"""PostgreSQL stores, for commands; whoever uses another store needs no driver of it."""
+
+from __future__ import annotations
+
+from headway.core.errors import StoreUnavailable
+
+DRIVER = "pip install 'headway[postgres]'"
+"""Brings the driver."""
+
+_SCHEMES = ("postgresql", "postgres")
+
+
+def is_postgres(url: str) -> bool:
+    """Whether a URL is that of a PostgreSQL store."""
+    return url.partition("://")[0] in _SCHEMES
+
+
+def untouched(url: str) -> str:
+    """The URL with which a store is opened as it is: nothing is made, and no schema changed."""
+    if not is_postgres(url):
+        return url
+    return f"{url}{'&' if '?' in url else '?'}migrate=off"
+
+
+def migrate_postgres(url: str) -> tuple[int, int]:
+    """Brings a store to this program's schema.
+
+    Args:
+        url: of the store.
+
+    Returns:
+        The version before, and the version now.
+
+    Raises:
+        StoreUnavailable: the driver is not installed, or the server out of reach.
+        StoreError: the schema is something else's, or newer; nothing was changed.
+    """
+    try:
+        # Only those who use it have its driver.
+        from headway.stores.postgres.checkup import migrate  # noqa: PLC0415
+        from headway.stores.postgres.options import parse_url  # noqa: PLC0415
+    except ImportError as error:
+        message = f"the PostgreSQL store needs a package that is not installed: {error.name}"
+        raise StoreUnavailable(message, hint=DRIVER) from error
+    return migrate(parse_url(url))
