@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headway.core.cascade import Answer, Cascade, in_turn
@@ -138,12 +138,18 @@ def test_a_claim_is_shared_between_lanes_alike(
     assert found == [list(one) for one in share(lanes, n, turn)]
 
 
-@pytest.mark.parametrize("total", range(1, 1200, 7))
-def test_halves_are_rounded_alike(lua: Snippets, total: int) -> None:
-    lanes = [("a", total), ("b", 1)] if total % 2 else [("a", total)]
-    text = "return LaneShare.share(request[1], 1, request[2])"
-    for turn in range(1, 12):
-        assert lua.run(text, [lanes, turn]) == [list(one) for one in share(lanes, 1, turn)]
+@pytest.mark.parametrize("total", [*range(1, 300, 13), *range(250, 5_000, 250)])
+def test_a_cycle_of_any_length_is_mixed_alike(lua: Snippets, total: int) -> None:
+    lanes = [("a", total - total // 3), ("b", total // 3)][: 1 + (total > 2)]
+    text = """
+    local shares = {}
+    for turn = 1, request[2] do
+      shares[turn] = LaneShare.share(request[1], 1, turn)
+    end
+    return shares
+    """
+    expected = [[list(one) for one in share(lanes, 1, turn)] for turn in range(1, 101)]
+    assert lua.run(text, [lanes, 100]) == expected
 
 
 @given(name=st.lists(st.sampled_from(["{candidate}", "%", "a", "{"])), candidate=NAMES)
@@ -234,6 +240,9 @@ def test_hours_are_open_alike_and_open_next_alike(
     ),
     pools=st.sets(st.sampled_from(["{p}", "a{p}", "é{p}é", "p"])),
 )
+@example(gate=["é"], names={"{x}{y}"}, pools=set())
+@example(gate=["éxab"], names={"é{x}", "{x}ab"}, pools=set())
+@example(gate=["éx/m"], names=set(), pools={"é{p}", "{pqr}"})
 def test_a_name_belongs_to_the_same_declared_gate(
     lua: Snippets, gate: list[str], names: set[str], pools: set[str]
 ) -> None:

@@ -10,14 +10,11 @@ local function gcd(a, b)
   return a
 end
 
--- To the nearest whole number, halves to the even one.
+-- To the nearest whole number. Which way a half goes does not matter: cycles that have one are
+-- even, so that of the two the odd stride is taken.
 local function round(number)
   local below = math.floor(number)
-  local rest = number - below
-  if rest > 0.5 or (rest == 0.5 and below % 2 == 1) then
-    return below + 1
-  end
-  return below
+  return number - below < 0.5 and below or below + 1
 end
 
 -- Where each lane ends in a cycle, the cycle's length, and a stride that mixes it well.
