@@ -32,6 +32,7 @@ from headway.core.errors import InvalidValue
 from headway.core.job import MAX_ERROR, NewJob
 from headway.core.naming import check_name
 from headway.stores.ledger.gatechanges import check_set
+from headway.stores.ledger.packing import decode_entry
 from headway.stores.ledger.parcels import decode
 from headway.stores.ledger.rounds import BEGAN
 from headway.stores.ledger.verbs.enqueue import check_batch
@@ -239,8 +240,16 @@ def put_in_request(parcel: Parcel) -> Request:
     except (KeyError, msgspec.DecodeError) as error:
         message = f"a parcel of {parcel.part!r:.40} cannot be read: {error}"
         raise InvalidValue(message, hint="both stores must be of the same version") from None
-    rows: list[object] = _decode(parcel.rows)
+    rows: list[Request] = _decode(parcel.rows)
+    if parcel.part == "entries":
+        rows = [{**row, "spec": _entry(row["spec"])} for row in rows]
     return {"part": parcel.part, "rows": [plain(row) for row in rows]}
+
+
+def _entry(spec: bytes | None) -> Request | None:
+    # As `define` sends it: Lua keeps an entry by the names of its fields.
+    found = decode_entry(spec)
+    return None if found is None else named(found)
 
 
 def as_request(record: object) -> Request:
