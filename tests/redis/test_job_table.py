@@ -303,3 +303,36 @@ def test_more_than_four_thousand_rows_fit_one_call(lua: Snippets) -> None:
     waiting = [row.id for row in rows if row.state is State.WAITING]
     lua.call("Jobs.start_plain", waiting, "w", 1, 0)
     assert lua.call("Jobs.held_count", "w") == len(waiting)
+
+
+def test_plain_end_outranks_the_word_of_an_earlier_run(lua: Snippets) -> None:
+    pair = Pair(lua, 5)
+    row = pair.new()
+    row.state, row.care = State.WAITING, False
+    lua.call("Jobs.insert", [pair.sent(row)])
+    change = "local row = Jobs.load({request})[request] row.outcome = 'failed' Jobs.save({row})"
+    lua.run(change, row.id)
+    lua.call("Jobs.start_plain", [row.id], "w", 1, 0)
+    lua.call("Jobs.finish_plain", "w", [row.id, 1], 5)
+    assert lua.call("Jobs.load", [row.id])[row.id]["outcome"] == "succeeded"
+
+
+def test_job_is_found_at_its_new_moment_when_only_that_has_changed(lua: Snippets) -> None:
+    pair = Pair(lua, 6)
+    row = pair.new()
+    row.state, row.expires_at = State.WAITING, lua.now + 5
+    lua.call("Jobs.insert", [pair.sent(row)])
+    set_field = "local row = Jobs.load({request[1]})[request[1]] row[request[2]] = request[3]"
+    for fields, question in (
+        ((("expires_at", lua.now + 9),), "next_expiry"),
+        ((("state", "awaiting"), ("deadline_at", 4), ("deadline_at", 9)), "next_deadline"),
+    ):
+        for name, value in fields:
+            lua.run(f"{set_field} Jobs.save({{row}})", [row.id, name, value])
+        assert lua.call(f"Jobs.{question}") == fields[-1][1]
+    for value in (4, lua.now):
+        lua.run(f"{set_field} row.state = 'dead' Jobs.save({{row}})", [row.id, "purge_at", value])
+    lua.now -= 1
+    assert lua.call("Jobs.purgeable", 9) == []
+    lua.now += 1
+    assert lua.call("Jobs.purgeable", 9) == [row.id]
