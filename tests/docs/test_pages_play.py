@@ -4,12 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import ROOT, Block, Page, all_pages, read_page
 from tests.docs.play import commands, matches
+from tests.servers.postgres import fresh_database
 
 RUN = {"python", "console", "toml", "json"}
 LIMIT_S = 55
@@ -58,9 +61,23 @@ def _is_run(block: Block) -> bool:
 
 
 @pytest.mark.parametrize("page", played(), ids=lambda page: page.name)
-def test_every_block_of_the_page_does_what_the_page_says(page: Page, tmp_path: Path) -> None:
-    done = play(page.path, tmp_path)
+def test_every_block_of_the_page_does_what_the_page_says(
+    page: Page, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with _database_for(page, request) as variables:
+        done = play(page.path, tmp_path, variables)
     assert done.returncode == 0, done.stdout[-8000:]
+
+
+@contextmanager
+def _database_for(page: Page, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """An empty database of PostgreSQL for a page that speaks of one."""
+    if not any("DATABASE_URL" in block.text for block in page.blocks if _is_run(block)):
+        yield {}
+        return
+    server = request.getfixturevalue("fast_postgres_server")
+    with fresh_database(server.url) as url:
+        yield {"DATABASE_URL": url}
 
 
 @pytest.mark.parametrize("page", all_pages(), ids=lambda page: page.name)
@@ -120,7 +137,9 @@ def test_a_fence_that_is_never_closed_is_refused(tmp_path: Path) -> None:
         read_page(page)
 
 
-def play(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def play(
+    page: Path, folder: Path, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     bin_folder = Path(sys.executable).parent
     env = {
         name: value
@@ -137,6 +156,7 @@ def play(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
         "TERM": "dumb",
         "COLUMNS": "200",
         "HEADWAY_ZONE": "UTC",
+        **(variables or {}),
     }
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "tests.docs.play", str(page)],

@@ -1,0 +1,309 @@
+"""A job that is sent within a caller's transaction exists if and only if that commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
+
+import headway as hw
+from headway.contract.claims import ClaimReply, ClaimRequest
+from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
+from headway.contract.views import AuditQuery, StatsQuery
+from headway.core.errors import IdConflict, InvalidValue, KeyConflict, UnknownGate
+from headway.core.gates.spec import GateUse
+from headway.core.job import derived_id
+from headway.stores.postgres import listening
+from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.store import PostgresStore
+from tests.postgres.callers import LikeDjango
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+
+LIMIT = 30.0
+LANE = "calls"
+
+
+@pytest.fixture(scope="module")
+def database(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
+    with fresh_database(fast_postgres_server.url) as made:
+        with psycopg.connect(made) as db:
+            db.execute("CREATE TABLE lead (phone text PRIMARY KEY)")
+        yield made
+
+
+@pytest.fixture
+async def app(database: str) -> AsyncIterator[hw.App]:
+    with psycopg.connect(database) as db:
+        db.execute("DROP SCHEMA IF EXISTS headway CASCADE")
+        db.execute("TRUNCATE lead")
+    numbers = hw.Slots("line", 2)
+    app = hw.App(database)
+
+    @app.job(lane=LANE, gates=[numbers])
+    def call(phone: str) -> None: ...
+
+    @app.job(lane="notes")
+    def note(body: str) -> None: ...
+
+    yield app
+    await app.close_async()
+
+
+@pytest.fixture
+async def store(database: str, app: hw.App) -> AsyncIterator[PostgresStore]:
+    """Another process's."""
+    await app.declare()
+    opened = PostgresStore(parse_url(f"{database}?patience_ms=3000"))
+    yield opened
+    await opened.close()
+
+
+async def claim(store: PostgresStore, request: int, worker: str = "w", n: int = 10) -> ClaimReply:
+    wanted = ClaimRequest(
+        worker=worker, request=request, lanes=((LANE, 1), ("notes", 1)), n=n, free=n
+    )
+    return await store.claim(wanted)
+
+
+async def succeed(store: PostgresStore, reply: ClaimReply) -> list[Verdict]:
+    outcomes = tuple(Succeeded(job.id, job.run) for job in reply.jobs)
+    return await store.settle(SettleRequest(worker="w", outcomes=outcomes))
+
+
+async def held(store: PostgresStore) -> int:
+    counts = (await store.read(StatsQuery())).counts
+    return sum(counts.values())
+
+
+@pytest.mark.parametrize("keep", [True, False])
+async def test_plain_connection(app: hw.App, store: PostgresStore, database: str, keep: bool):
+    with psycopg.connect(database) as db:
+        db.execute("INSERT INTO lead VALUES ('+1')")
+        sent = app.send("call", phone="+1", connection=db)
+        assert sent.created
+        assert (await held(store), len((await claim(store, 1)).jobs)) == (0, 0)
+        db.commit() if keep else db.rollback()
+        leads = db.execute("SELECT count(*) FROM lead").fetchone()
+    assert leads == (int(keep),)
+    assert [job.id for job in (await claim(store, 2)).jobs] == ([sent.id] if keep else [])
+    assert (await store.read(AuditQuery())).differences == ()
+    assert await held(store) == keep
+
+
+@pytest.mark.parametrize("keep", [True, False])
+async def test_awaited_connection(app: hw.App, store: PostgresStore, database: str, keep: bool):
+    async with await psycopg.AsyncConnection.connect(database) as db:
+        sent = await app.send_async("call", phone="+1", connection=db)
+        many = await app.send_many_async(
+            [app.kind("note").make(body=str(n)) for n in range(1_500)], connection=db
+        )
+        assert await held(store) == 0
+        await (db.commit() if keep else db.rollback())
+    assert await held(store) == (1_501 if keep else 0)
+    ids = {job.id for job in (await claim(store, 1, n=1000)).jobs}
+    assert ids <= {sent.id, *(one.id for one in many)}
+    assert bool(ids) is keep
+
+
+async def test_many_in_steps_are_one_transaction(app: hw.App, store: PostgresStore, database: str):
+    jobs = [app.kind("note").make(body=str(n)) for n in range(2_500)]
+    with psycopg.connect(database) as db:
+        assert all(one.created for one in app.send_many(jobs, connection=db))
+        db.rollback()
+        assert await held(store) == 0
+        sent = app.send_many(jobs, connection=db)
+        db.commit()
+    assert [one.id for one in sent] == [job.id for job in jobs]
+    assert await held(store) == 2_500
+
+
+async def test_session_of_sqlalchemy(app: hw.App, store: PostgresStore, database: str):
+    engine = create_engine(database.replace("postgresql://", "postgresql+psycopg://"))
+    with Session(engine) as session:
+        session.execute(text("INSERT INTO lead VALUES ('+1')"))
+        app.send("call", phone="+1", connection=session)
+        session.rollback()
+        session.execute(text("INSERT INTO lead VALUES ('+2')"))
+        sent = app.send("call", phone="+2", connection=session)
+        session.commit()
+        leads = session.execute(text("SELECT phone FROM lead")).scalars().all()
+    engine.dispose()
+    assert leads == ["+2"]
+    assert [job.id for job in (await claim(store, 1)).jobs] == [sent.id]
+
+
+async def test_connection_as_django_has_it(app: hw.App, store: PostgresStore, database: str):
+    wrapper = LikeDjango(database)
+    with wrapper:
+        app.send("note", body="x", connection=wrapper)
+        assert await held(store) == 0
+    wrapper.close()
+    assert await held(store) == 1
+
+
+async def test_refused_job_leaves_the_transaction_usable(
+    app: hw.App, store: PostgresStore, database: str
+):
+    with psycopg.connect(database) as db:
+        db.execute("INSERT INTO lead VALUES ('+1')")
+        app.send("note", body="a", key="k", connection=db)
+        with pytest.raises(KeyConflict):
+            app.send("note", body="b", key="k", connection=db)
+        known = derived_id("transactional", 1)
+        app.send("note", body="c", job_id=known, connection=db)
+        with pytest.raises(IdConflict):
+            app.send("note", body="d", job_id=known, connection=db)
+        gate = GateUse(name="nowhere", template="nowhere", amount=1, shared=True)
+        stranger = replace(app.kind("note").make(body="e"), gates=(gate,))
+        with pytest.raises(UnknownGate):
+            app.send_many([stranger], connection=db)
+        again = app.send("note", body="a", key="k", connection=db)
+        assert not again.created
+        db.commit()
+        assert db.execute("SELECT count(*) FROM lead").fetchone() == (1,)
+    assert await held(store) == 2
+
+
+async def test_key_that_another_transaction_has_just_used_is_found(
+    app: hw.App, store: PostgresStore, database: str
+):
+    with psycopg.connect(database) as db:
+        first = app.send("note", body="a", key="k", connection=db)
+        db.commit()
+        again = app.send("note", body="a", key="k", connection=db)
+        db.commit()
+    assert (again.id, again.created) == (first.id, False)
+    assert not (await app.send_async("note", body="a", key="k")).created
+
+
+async def test_open_transaction_makes_nobody_wait(app: hw.App, store: PostgresStore, database: str):
+    """The caller's transaction has sent to a gated lane and stays open; everything else goes on."""
+    sent = [app.send("call", phone=f"+{n}") for n in range(6)]
+    with psycopg.connect(database) as db, psycopg.connect(database, autocommit=True) as look:
+        inside = app.send("call", phone="+99", connection=db)
+        app.send("note", body="x", key="mine", connection=db)
+        pid = db.info.backend_pid
+        # The store's own steps are refused after 3 s if they have to wait for anything.
+        reply = await claim(store, 1)
+        assert [job.id for job in reply.jobs] == [one.id for one in sent[:2]]
+        settled = await succeed(store, reply)
+        assert len(settled) == 2
+        assert len((await claim(store, 2)).jobs) == 2
+        assert (await app.send_async("call", phone="+7")).created
+        assert (await app.send_async("note", body="y", key="theirs")).created
+        await store.sweep(100)
+        assert (await store.read(AuditQuery())).differences == ()
+        blocked = look.execute(
+            "SELECT pid FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))", (pid,)
+        ).fetchall()
+        assert blocked == []
+        locks = look.execute(
+            "SELECT DISTINCT mode FROM pg_locks WHERE pid = %s AND locktype IN"
+            " ('relation', 'advisory', 'tuple')",
+            (pid,),
+        ).fetchall()
+        assert {mode for (mode,) in locks} <= {"AccessShareLock", "RowExclusiveLock"}
+        db.commit()
+    await succeed(store, await claim(store, 2))
+    started: list[str] = []
+    for request in range(3, 8):
+        reply = await claim(store, request)
+        started += [job.id for job in reply.jobs]
+        await succeed(store, reply)
+    assert inside.id in started
+
+
+async def test_key_of_an_open_transaction_holds_up_nobody_who_sends_another(
+    app: hw.App, store: PostgresStore, database: str
+):
+    """Who sends the same key must wait to know; who sends anything else must not wait for them."""
+    with psycopg.connect(database) as db:
+        first = app.send("note", body="x", key="mine", connection=db)
+        same = asyncio.ensure_future(app.send_async("note", body="x", key="mine"))
+        await asyncio.to_thread(waited_for, database, db.info.backend_pid)
+        sent = await asyncio.wait_for(app.send_async("note", body="y", key="theirs"), LIMIT)
+        assert sent.created
+        assert not same.done()
+        assert [job.id for job in (await claim(store, 1)).jobs] == [sent.id]
+        db.commit()
+    again = await asyncio.wait_for(same, LIMIT)
+    assert (again.id, again.created) == (first.id, False)
+
+
+def waited_for(database: str, pid: int) -> None:
+    """Blocks until somebody waits for a process of the server."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))"
+    with psycopg.connect(database, autocommit=True) as look:
+        for _ in range(10_000):
+            row = look.execute(query, (pid,)).fetchone()
+            if row and row[0]:
+                return
+    raise AssertionError("nobody waits")
+
+
+async def test_serializable_caller_is_served_as_well(
+    app: hw.App, store: PostgresStore, database: str
+):
+    with psycopg.connect(database) as db:
+        db.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+        db.execute("SELECT count(*) FROM lead")
+        app.send("call", phone="+1", connection=db)
+        db.commit()
+    assert await held(store) == 1
+
+
+async def test_connection_to_another_database_is_refused(
+    app: hw.App, store: PostgresStore, fast_postgres_server: PostgresServer | GivenPostgres
+):
+    with fresh_database(fast_postgres_server.url) as elsewhere:
+        other = PostgresStore(parse_url(elsewhere))
+        await other.close()
+        with psycopg.connect(elsewhere) as db:
+            with pytest.raises(InvalidValue, match="another"):
+                app.send("note", body="x", connection=db)
+            db.commit()
+    assert (await app.send_async("note", body="x")).created
+    assert await held(store) == 1
+
+
+async def test_commit_of_a_session_wakes_who_waits_elsewhere(
+    app: hw.App, store: PostgresStore, database: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(listening, "LOOK_EVERY", 3600.0)
+    await asyncio.wait_for(store.wait([LANE], None, (await claim(store, 1)).seen), LIMIT)
+    engine = create_engine(database.replace("postgresql://", "postgresql+psycopg://"))
+    with Session(engine) as session:
+        app.send("call", phone="+1", connection=session)
+        seen = (await claim(store, 2)).seen
+        waiting = asyncio.ensure_future(store.wait([LANE], None, seen))
+        session.commit()
+        await asyncio.wait_for(waiting, LIMIT)
+    engine.dispose()
+    with psycopg.connect(database) as db:
+        app.send("call", phone="+2", connection=db)
+        seen = (await claim(store, 3)).seen
+        waiting = asyncio.ensure_future(store.wait([LANE], None, seen))
+        db.commit()
+        app.wake(LANE)
+        await asyncio.wait_for(waiting, LIMIT)
+
+
+async def test_store_that_shares_no_database_says_so(database: str):
+    app = hw.App("memory://")
+
+    @app.job()
+    def note(body: str) -> None: ...
+
+    with psycopg.connect(database) as db:
+        with pytest.raises(InvalidValue, match="MemoryStore") as refused:
+            app.send(note, body="x", connection=db)
+        with pytest.raises(InvalidValue):
+            await app.send_async(note, body="x", connection=db)
+    assert "postgresql://" in refused.value.hint
+    app.wake()
+    await app.close_async()
