@@ -1,1 +1,1 @@
-"""The PostgreSQL store: many machines."""
+"""The PostgreSQL store: any number of processes on any number of machines."""

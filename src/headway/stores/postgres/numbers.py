@@ -7,7 +7,7 @@ HIGH_WATER = -1
 REVISION = -3
 """Of the definitions, as the contract tells it."""
 DEFINITIONS = -4
-"""Grows whenever a declared gate or a lane is written, so that other processes read them again."""
+"""Grows whenever a declared gate is written, so that other processes read them again."""
 EPOCH = -5
 KEPT_EVENTS = -7
 IDENTITY = -8
@@ -16,6 +16,12 @@ SCHEMA = -9
 """The number of the last migration, so that a running process sees that it was overtaken."""
 EPOCH_AT = -10
 """When the present epoch was begun, by the store's time, ms."""
+OLDEST_PROGRAM = -11
+"""Programs that know at least this schema understand the store."""
+LANES = -12
+"""Grows whenever what a lane carries is written, so that other processes read it again."""
+SUSPECT = -13
+"""1 while the store is another one, or older, than some process knows it."""
 FIRST_TOTAL = -16
 """Totals lie from here down, one for each word; a lane's counts above 0."""
 WIDTH = 8

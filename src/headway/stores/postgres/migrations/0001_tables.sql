@@ -184,7 +184,7 @@ CREATE TABLE event (
     payload bytea NOT NULL
 );
 
-CREATE INDEX event_scope ON event (scope);
+CREATE INDEX event_scope ON event (scope, event);
 CREATE INDEX event_kept ON event (key, at, seq) WHERE kept_until IS NOT NULL;
 CREATE INDEX event_stale ON event (kept_until, seq) WHERE kept_until IS NOT NULL;
 

@@ -1,0 +1,162 @@
+"""Lists as PostgreSQL reads them in one go, packed here: a batch of 1,000 feels each call saved."""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+from struct import Struct, pack
+from typing import Any, ClassVar
+
+from psycopg import adapt, pq
+from psycopg.abc import Buffer
+
+_INT8, _TEXT, _BYTEA, _UUID, _BOOL = 20, 25, 17, 2950, 16
+_HEADER = Struct("!iIIii")
+_LENGTH = Struct("!i")
+_NULL = _LENGTH.pack(-1)
+
+
+class Numbers(tuple[int, ...]):
+    """Whole numbers, as bigint[]."""
+
+    __slots__ = ()
+
+
+class Texts(tuple[str | None, ...]):
+    """Texts, as text[]."""
+
+    __slots__ = ()
+
+
+class Blobs(tuple[bytes | None, ...]):
+    """Bytes, as bytea[]."""
+
+    __slots__ = ()
+
+
+class Ids(tuple[str, ...]):
+    """Canonical texts of UUIDs, as uuid[]."""
+
+    __slots__ = ()
+
+
+class Flags(tuple[bool, ...]):
+    """Truth values, as boolean[]."""
+
+    __slots__ = ()
+
+
+class MaybeNumbers(tuple[int | None, ...]):
+    """Whole numbers or nothing, as bigint[]."""
+
+    __slots__ = ()
+
+
+def _head(size: int, element: int, *, nulls: bool = False) -> bytes:
+    if not size:
+        return pack("!iII", 0, 0, element)
+    return _HEADER.pack(1, int(nulls), element, size, 1)
+
+
+class _ListDumper(adapt.Dumper):
+    format = pq.Format.BINARY
+    element: ClassVar[int]
+
+    def dump(self, obj: Any) -> Buffer | None:  # noqa: ANN401  (the class it is registered for)
+        raise NotImplementedError
+
+
+class NumbersDumper(_ListDumper):
+    """Packs `Numbers`."""
+
+    oid = 1016
+
+    def dump(self, obj: Numbers) -> Buffer | None:
+        """Packs a list."""
+        size = len(obj)
+        values = chain.from_iterable(zip(repeat(8, size), obj, strict=True))
+        return _head(size, _INT8) + pack("!" + "iq" * size, *values)
+
+
+class FlagsDumper(_ListDumper):
+    """Packs `Flags`."""
+
+    oid = 1000
+
+    def dump(self, obj: Flags) -> Buffer | None:
+        """Packs a list."""
+        size = len(obj)
+        values = chain.from_iterable(zip(repeat(1, size), obj, strict=True))
+        return _head(size, _BOOL) + pack("!" + "i?" * size, *values)
+
+
+class MaybeNumbersDumper(_ListDumper):
+    """Packs `MaybeNumbers`."""
+
+    oid = 1016
+
+    def dump(self, obj: MaybeNumbers) -> Buffer | None:
+        """Packs a list."""
+        parts = [_NULL if one is None else pack("!iq", 8, one) for one in obj]
+        return _head(len(obj), _INT8, nulls=True) + b"".join(parts)
+
+
+class IdsDumper(_ListDumper):
+    """Packs `Ids`."""
+
+    oid = 2951
+
+    def dump(self, obj: Ids) -> Buffer | None:
+        """Packs a list."""
+        size = len(obj)
+        data = bytes.fromhex("".join(obj).replace("-", ""))
+        length = _LENGTH.pack(16)
+        parts = chain.from_iterable(
+            (length, data[place : place + 16]) for place in range(0, 16 * size, 16)
+        )
+        return _head(size, _UUID) + b"".join(parts)
+
+
+class BlobsDumper(_ListDumper):
+    """Packs `Blobs`."""
+
+    oid = 1001
+
+    def dump(self, obj: Blobs) -> Buffer | None:
+        """Packs a list."""
+        parts: list[bytes] = [_head(len(obj), _BYTEA, nulls=None in obj)]
+        length = _LENGTH.pack
+        for one in obj:
+            if one is None:
+                parts.append(_NULL)
+            else:
+                parts += (length(len(one)), one)
+        return b"".join(parts)
+
+
+class TextsDumper(_ListDumper):
+    """Packs `Texts`."""
+
+    oid = 1009
+
+    def dump(self, obj: Texts) -> Buffer | None:
+        """Packs a list."""
+        parts: list[bytes] = [_head(len(obj), _TEXT, nulls=None in obj)]
+        length = _LENGTH.pack
+        for one in obj:
+            if one is None:
+                parts.append(_NULL)
+            else:
+                data = one.encode()
+                parts += (length(len(data)), data)
+        return b"".join(parts)
+
+
+DUMPERS: tuple[tuple[type, type[adapt.Dumper]], ...] = (
+    (Numbers, NumbersDumper),
+    (MaybeNumbers, MaybeNumbersDumper),
+    (Flags, FlagsDumper),
+    (Texts, TextsDumper),
+    (Blobs, BlobsDumper),
+    (Ids, IdsDumper),
+)
+"""What is registered with a connection."""

@@ -1,0 +1,41 @@
+"""The statements by which a step learns what time it is, and leaves its numbers behind."""
+
+from __future__ import annotations
+
+from headway.stores.postgres.numbers import DEFINITIONS, EPOCH, HIGH_WATER, IDENTITY, LANES
+
+CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_FACT = "WITH fact AS MATERIALIZED (SELECT key, n FROM @number WHERE key BETWEEN -15 AND -1)"
+FACTS = (
+    f"{_FACT}"  # noqa: S608  (constants only)
+    f" SELECT set_config('headway.now', greatest(coalesce($1::bigint, {CLOCK}),"
+    f" (SELECT n FROM fact WHERE key = {HIGH_WATER}),"
+    f" (SELECT $3::bigint FROM fact WHERE key = {EPOCH} AND n = $2::bigint))::text, true)::bigint,"
+    f" {CLOCK}, (SELECT array_agg(key) FROM fact), (SELECT array_agg(n) FROM fact)"
+)
+PUT = (
+    "INSERT INTO @number AS number SELECT * FROM unnest($1::bigint[], $2::bigint[])"
+    " ON CONFLICT (key) DO UPDATE SET n = excluded.n"
+)
+COUNT = "INSERT INTO @delta VALUES ($1::bigint[], $2::bigint[])"
+FITS = (
+    # Fails, and the whole step with it, where what was taken for granted does not hold.
+    f"{_FACT}"  # noqa: S608  (constants only)
+    " INSERT INTO @delta SELECT $1::bigint[], $2::bigint[] FROM (SELECT 1 / ("
+    f"coalesce((SELECT n FROM fact WHERE key = {DEFINITIONS}), 0) = $3::bigint"
+    f" AND coalesce((SELECT n FROM fact WHERE key = {LANES}), 0) = $4::bigint"
+    f" AND (SELECT n FROM fact WHERE key = {IDENTITY}) = $5::bigint"
+    f" AND (SELECT n FROM fact WHERE key = {EPOCH}) = $6::bigint"
+    f" AND greatest((SELECT n FROM fact WHERE key = {HIGH_WATER}),"
+    f" coalesce($7::bigint, {CLOCK})) - $8::bigint < 2000"
+    f")::int AS fits) AS guard WHERE fits = 1 RETURNING {CLOCK}"
+)
+FOLDED = 5_000
+"""Changes of counts that are folded at once."""
+FOLD = (
+    "WITH gone AS (DELETE FROM @delta WHERE ctid = ANY (ARRAY("  # noqa: S608  (a constant)
+    f"SELECT ctid FROM @delta LIMIT {FOLDED})) RETURNING keys, ns)"
+    " INSERT INTO @number AS number"
+    " SELECT key, sum(n) FROM gone CROSS JOIN LATERAL unnest(keys, ns) AS one (key, n)"
+    " GROUP BY key ON CONFLICT (key) DO UPDATE SET n = number.n + excluded.n"
+)

@@ -1,0 +1,124 @@
+"""One connection to the server, as the store uses it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg import adapters
+from psycopg.adapt import AdaptersMap
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.bool import BoolBinaryDumper
+from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
+
+from headway.core.errors import InvariantBroken, StoreError
+from headway.stores.postgres.arrays import DUMPERS
+from headway.stores.postgres.failures import explain
+from headway.stores.postgres.options import PostgresOptions
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+"""A connection whose rows are tuples."""
+
+PREPARED = 400
+"""Prepared statements that a connection keeps."""
+_PLANS = (
+    # Each statement is a walk along one index; without statistics, or with those of an hour ago,
+    # the planner must not think otherwise.
+    ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("enable_material", "off"),
+    ("jit", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
+)
+_LIMITS = (
+    # A client that was stopped must not hold the turn; nor may one wait for ever.
+    ("lock_timeout", "{patience}"),
+    ("statement_timeout", "{statement}"),
+    ("idle_in_transaction_session_timeout", "{idle}"),
+)
+IDLE_MS = 10_000
+"""How long a step that says nothing keeps what it holds."""
+
+
+def make_adapters() -> AdaptersMap:
+    """How values go in: each kind as one type, so that a statement is prepared once."""
+    made = AdaptersMap(adapters)
+    made.register_dumper(int, Int8BinaryDumper)
+    made.register_dumper(str, StrBinaryDumper)
+    made.register_dumper(bytes, BytesBinaryDumper)
+    made.register_dumper(bool, BoolBinaryDumper)
+    for kind, dumper in DUMPERS:
+        made.register_dumper(kind, dumper)
+    return made
+
+
+ADAPTERS = make_adapters()
+
+
+def settings(options: PostgresOptions) -> tuple[tuple[str, str], ...]:
+    """What each of the store's connections sets for itself.
+
+    Args:
+        options: of the store.
+
+    Returns:
+        (name, value) each.
+    """
+    spans = {
+        "patience": str(options.patience_ms),
+        "statement": str(2 * options.patience_ms + IDLE_MS),
+        "idle": str(IDLE_MS),
+    }
+    return (*_PLANS, *((name, value.format(**spans)) for name, value in _LIMITS))
+
+
+def connect(options: PostgresOptions) -> Connection:
+    """Opens a connection in which each statement stands for itself until a step begins.
+
+    Args:
+        options: of the store.
+
+    Returns:
+        The connection; to be closed.
+
+    Raises:
+        StoreError: the server cannot be reached, or refuses; nothing was written.
+        InvariantBroken: its refusal means a bug.
+    """
+    try:
+        connection: Connection = psycopg.connect(
+            options.conninfo,
+            autocommit=True,
+            prepare_threshold=None if options.pooled else 0,
+            context=ADAPTERS,
+            **_keepalives(options),
+        )
+        if not options.pooled:
+            _apply(connection, options)
+    except psycopg.Error as error:
+        raised: StoreError | InvariantBroken = explain(error, options)
+        raise raised from error
+    connection.prepared_max = PREPARED
+    return connection
+
+
+def _keepalives(options: PostgresOptions) -> dict[str, Any]:
+    given = conninfo_to_dict(options.conninfo)
+    wanted: dict[str, Any] = {
+        "application_name": "headway",
+        "connect_timeout": max(2, options.patience_ms // 1000),
+        "keepalives_idle": 15,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 3 * options.patience_ms,
+    }
+    return {name: value for name, value in wanted.items() if name not in given}
+
+
+def _apply(connection: Connection, options: PostgresOptions) -> None:
+    names = ", ".join(
+        f"set_config('{name}', '{value}', false)" for name, value in settings(options)
+    )
+    connection.execute(f"SELECT {names}".encode(), prepare=False)

@@ -1,0 +1,150 @@
+"""Enqueues: in one trip that takes for granted what is known, with more care where that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headway.contract.enqueue import Enqueued
+from headway.core.errors import CallerError
+from headway.core.job import MAX_BATCH, NewJob
+from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.horizon import ensure_hours
+from headway.stores.ledger.verbs import enqueue
+from headway.stores.postgres.calls import AnyCall
+from headway.stores.postgres.connection import Connection
+from headway.stores.postgres.ledger import PostgresLedger
+from headway.stores.postgres.link import GuestLink
+from headway.stores.postgres.session import Done, Mode, NeedsMore
+from headway.stores.postgres.steps import Steps
+
+Woken = dict[tuple[str | None, int | None], None]
+Replies = list[Enqueued]
+
+
+class Enqueues:
+    """The enqueues of one process.
+
+    Args:
+        steps: on the connection that inserts.
+    """
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> tuple[Replies, Done]:
+        """See `Store.enqueue`.
+
+        Raises:
+            CallerError: as there; nothing was written.
+        """
+
+        def verb(ledger: PostgresLedger) -> Replies:
+            return enqueue(ledger, jobs)
+
+        modes = (Mode.INSERT, Mode.TURN) if self._limited(jobs) else _MODES
+        for mode in modes[:-1]:
+            try:
+                return self._steps.run(mode, verb)
+            except NeedsMore:
+                continue
+            except CallerError:
+                # What was taken for granted may be what is wrong.
+                if mode is not Mode.BLIND:
+                    raise
+        return self._steps.run(modes[-1], verb)
+
+    def _limited(self, jobs: Sequence[NewJob]) -> bool:
+        rows = self._steps.shared.lanes.rows
+        lanes = {job.lane for job in jobs}
+        known = [row for lane in lanes if (row := rows.get(lane)) is not None]
+        return any(row.current.max_backlog is not None for row in known)
+
+    def serve(self, calls: list[AnyCall], done: Callable[[Done], None]) -> None:
+        """Answers calls, as many as fit in a batch as one.
+
+        Args:
+            calls: each an enqueue, or other work for this connection.
+            done: is told what each step has done.
+        """
+        together: list[AnyCall] = []
+        jobs: list[NewJob] = []
+        for call in calls:
+            if call.jobs is None or len(jobs) + len(call.jobs) > MAX_BATCH:
+                self._serve_together(together, jobs, done)
+                together, jobs = [], []
+            if call.jobs is None:
+                _serve_one(call, done)
+            else:
+                together.append(call)
+                jobs += call.jobs
+        self._serve_together(together, jobs, done)
+
+    def _serve_together(
+        self, calls: list[AnyCall], jobs: list[NewJob], done: Callable[[Done], None]
+    ) -> None:
+        if len(calls) > 1:
+            try:
+                replies, wrote = self.enqueue(jobs)
+            except Exception:  # noqa: BLE001  (one of them was refused: each gets a step of its own)
+                replies = None
+            else:
+                done(wrote)
+            if replies is not None:
+                taken = 0
+                for call in calls:
+                    size = len(call.jobs or ())
+                    call.answer = replies[taken : taken + size]
+                    taken += size
+                return
+        for call in calls:
+            _serve_one(call, done)
+
+    # Within somebody else's transaction
+
+    def as_guest(self, connection: Connection, jobs: Sequence[NewJob]) -> tuple[Replies, Woken]:
+        """Inserts in a part of the transaction that is open on a connection.
+
+        Args:
+            connection: of the caller, in our clothes.
+            jobs: as for enqueue.
+
+        Returns:
+            The replies, and the lanes to wake once it is committed.
+
+        Raises:
+            NeedsMore: hours must be made first, by `prepare`; nothing was written.
+        """
+        shared = self._steps.shared
+        link = GuestLink(connection, shared.options.namespace)
+        guest = Steps(shared, {}, open_link=lambda: link)
+        replies, done = guest.run(Mode.GUEST, lambda ledger: enqueue(ledger, jobs))
+        return replies, done.woken
+
+    def prepare(self, jobs: Sequence[NewJob]) -> tuple[None, Done]:
+        """Makes what jobs need that others look at as well: the hours of their gates."""
+
+        def verb(ledger: PostgresLedger) -> None:
+            book = GateBook(ledger)
+            for uses in dict.fromkeys(job.gates for job in jobs):
+                for use in uses:
+                    if use.zone is not None and book.spec(use.template) is not None:
+                        ensure_hours(book, use)
+            book.save()
+
+        return self._steps.run(Mode.TURN, verb)
+
+    def look(self) -> tuple[None, Done]:
+        """Learns which store this is."""
+        return self._steps.run(Mode.INSERT, lambda _: None)
+
+
+_MODES = (Mode.BLIND, Mode.INSERT, Mode.TURN)
+
+
+def _serve_one(call: AnyCall, done: Callable[[Done], None]) -> None:
+    try:
+        call.answer, wrote = call.work()
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is the caller's)
+        call.error = error
+    else:
+        done(wrote)

@@ -1,0 +1,43 @@
+"""New epochs: an operator's word that what was handed out before is void."""
+
+from __future__ import annotations
+
+from headway.stores.ledger.rows import TrailRow
+from headway.stores.postgres.ledger import PostgresLedger
+from headway.stores.postgres.numbers import EPOCH, EPOCH_AT, HIGH_WATER, SUSPECT
+from headway.stores.postgres.statement import Tell, of
+
+_END_LEASES = Tell(
+    "UPDATE @worker SET lease_until = least(lease_until, $1) WHERE NOT lapsed", of("worker")
+)
+
+
+def new_epoch(ledger: PostgresLedger, author: str, reason: str) -> int:
+    """Ends every lease, so that the runs of before can write nothing any more.
+
+    Returns:
+        The epoch now.
+    """
+    session = ledger.session
+    epoch = session.number(EPOCH) + 1
+    session.put(EPOCH, epoch)
+    session.put(EPOCH_AT, ledger.now)
+    session.put(SUSPECT, 0)
+    session.tell(_END_LEASES, ledger.now)
+    ledger.trail.add([TrailRow(0, ledger.now, author, reason, "new epoch", "store", str(epoch))])
+    ledger.wake(None)
+    return epoch
+
+
+def reset_clock(ledger: PostgresLedger, author: str, reason: str) -> int:
+    """Sets the store's time back to its clock; every lease ends, because its end lies ahead.
+
+    Returns:
+        By how many ms the time went back.
+    """
+    session = ledger.session
+    ahead = session.clock_ahead_ms()
+    session.now -= ahead
+    session.put(HIGH_WATER, session.now)
+    new_epoch(ledger, author, reason)
+    return ahead

@@ -1,0 +1,55 @@
+"""What a step is likely to ask, laid ahead so that it goes in the trip of the step's begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.stores.ledger.gatenames import is_implicit
+from headway.stores.postgres.arrays import Texts
+from headway.stores.postgres.session import Mode, Session
+from headway.stores.postgres.statement import Ask, Asked, of
+from headway.stores.postgres.tables.gates import LOAD, QUIET, take_gates
+from headway.stores.postgres.tables.jobs.starting import HEADS, heads_bound, take_heads
+
+_GATES = Ask(LOAD, of("gate"))
+_QUIET = Ask(QUIET, of("parked"))
+_HEADS = Ask(HEADS, of("waiting"))
+MOST_GATES = 64
+"""Names of gates that are looked at ahead; more are seldom the same again."""
+MOST_FLOWS = 32
+"""Flows whose heads are read ahead."""
+
+
+def begin_as_usual(
+    session: Session, mode: Mode, kind: object, first: Sequence[Asked] = ()
+) -> list[list[tuple[object, ...]]]:
+    """Begins a step, and asks in the same trip what the last of its kind asked.
+
+    Args:
+        session: no step is under way.
+        mode: of the step.
+        kind: of the step; None for one of which nothing is known or learned.
+        first: what it will ask for certain.
+
+    Returns:
+        The answers to `first`.
+    """
+    habit = session.shared.habit(kind) if kind is not None else None
+    ahead = list(first)
+    if habit is None:
+        return session.begin(mode, ahead, kind=kind)[: len(first)]
+    seen = {ask for ask, _ in first}
+    ahead += [one for one in habit.asks if one[0] not in seen]
+    gates = habit.gates[:MOST_GATES]
+    keyed = Texts(name for name in gates if not is_implicit(name))
+    heads = dict(list(habit.heads.items())[:MOST_FLOWS])
+    place = len(ahead)
+    ahead.append((_GATES, (Texts(gates),)))
+    ahead.append((_QUIET, (keyed,)))
+    if heads:
+        ahead.append((_HEADS, heads_bound(session, heads)))
+    told = session.begin(mode, ahead, kind=kind)
+    take_gates(session, gates, told[place], told[place + 1])
+    if heads:
+        take_heads(session, heads, told[place + 2])
+    return told[: len(first)]

@@ -1,0 +1,183 @@
+"""What repeats in many rows is written once and has a number, which a process keeps for ever."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, Generic, TypeVar
+
+from headway.core.job import JobPolicy
+from headway.stores.ledger.packing import decode_flow, decode_policy, encode_flow, encode_policy
+from headway.stores.ledger.rows import FlowKey
+from headway.stores.postgres.link import Link
+from headway.stores.postgres.statement import Rows
+
+Thing = TypeVar("Thing")
+
+AHEAD = 256
+"""Things read at once, from the one asked for on."""
+
+
+def digest(*parts: bytes) -> bytes:
+    """A short name of what may be too long for an index."""
+    sizes = b"".join(len(part).to_bytes(4, "big") for part in parts)
+    return hashlib.blake2b(sizes + b"".join(parts), digest_size=16).digest()
+
+
+class Interned(Generic[Thing]):
+    """Things of one table and their numbers.
+
+    Each is written in a step of its own, and stays, whatever becomes of the step that needed it:
+    so nobody ever waits for another's step because of it.
+
+    Args:
+        ask: sends one statement, on a connection that is in no step.
+        lock: held while something is looked up.
+        table: its name.
+        encode: the code of a thing; equal things have equal codes.
+        decode: the thing of a code.
+        hashed: whether a thing is found by the hash of its code.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[str, tuple[Any, ...]], Rows],
+        lock: RLock,
+        table: str,
+        encode: Callable[[Thing], bytes | str],
+        decode: Callable[[Any], Thing],
+        *,
+        hashed: bool,
+    ) -> None:
+        self._ask = ask
+        self._lock = lock
+        self._encode, self._decode = encode, decode
+        self._hashed = hashed
+        name, body = ("hash", "body") if hashed else ("name", "name")
+        if table == "word":
+            name = body = "body"
+        self._find = f"SELECT no FROM @{table} WHERE {name} = $1"  # noqa: S608  (names only)
+        columns, values = ("hash, body", "$1, $2") if hashed else (name, "$1")
+        self._add = (
+            f"INSERT INTO @{table} ({columns}) VALUES ({values})"  # noqa: S608  (names only)
+            " ON CONFLICT DO NOTHING RETURNING no"
+        )
+        self._read = (
+            f"SELECT no, {body} FROM @{table} WHERE no >= $1"  # noqa: S608  (names only)
+            f" ORDER BY no LIMIT {AHEAD}"
+        )
+        self._numbers: dict[Thing, int] = {}
+        self._things: dict[int, Thing] = {}
+        self._last: tuple[Thing | None, int] = (None, 0)
+
+    def number(self, thing: Thing) -> int:
+        """The number of a thing; a new one is given one."""
+        last, number = self._last
+        if thing is last:
+            # Hashing a policy or a flow costs more than all that follows.
+            return number
+        found = self._numbers.get(thing)
+        if found is None:
+            found = self._make(thing)
+        self._last = (thing, found)
+        return found
+
+    def find(self, thing: Thing) -> int | None:
+        """The number of a thing that has one."""
+        found = self._numbers.get(thing)
+        if found is not None:
+            return found
+        code = self._encode(thing)
+        with self._lock:
+            rows = self._ask(self._find, (self._name(code),))
+        if not rows:
+            return None
+        self._remember(thing, rows[0][0])
+        return rows[0][0]
+
+    def _name(self, code: bytes | str) -> bytes | str:
+        return digest(code) if self._hashed and isinstance(code, bytes) else code
+
+    def _make(self, thing: Thing) -> int:
+        code = self._encode(thing)
+        bound = (self._name(code), code) if self._hashed else (code,)
+        with self._lock:
+            while True:
+                found = self.find(thing)
+                if found is not None:
+                    return found
+                # Another process may be faster; then it is found.
+                rows = self._ask(self._add, bound)
+                if rows:
+                    self._remember(thing, rows[0][0])
+                    return rows[0][0]
+
+    def thing(self, number: int) -> Thing:
+        """The thing of a number.
+
+        Raises:
+            KeyError: nothing has it.
+        """
+        known = self._things.get(number)
+        if known is None:
+            with self._lock:
+                rows = self._ask(self._read, (number,))
+            for no, code in rows:
+                self._remember(self._decode(code), no)
+            known = self._things.get(number)
+            if known is None:
+                raise KeyError(number)
+        return known
+
+    def _remember(self, thing: Thing, number: int) -> None:
+        self._numbers[thing] = number
+        self._things[number] = thing
+
+    def forget(self) -> None:
+        """The store may be another one now."""
+        self._last = (None, 0)
+        self._numbers = {}
+        self._things = {}
+
+
+class Registry:
+    """Flows, policies, lanes and words of a store, by number; one for all of its sessions.
+
+    Args:
+        connect: opens a connection for it, when it is first needed.
+    """
+
+    def __init__(self, connect: Callable[[], Link]) -> None:
+        self._connect = connect
+        self._link: Link | None = None
+        self._lock = lock = RLock()
+        self.flows: Interned[FlowKey] = Interned(
+            self._ask, lock, "flow", encode_flow, decode_flow, hashed=True
+        )
+        self.policies: Interned[JobPolicy] = Interned(
+            self._ask, lock, "policy", encode_policy, decode_policy, hashed=True
+        )
+        self.lanes: Interned[str] = Interned(self._ask, lock, "lane", str, str, hashed=False)
+        self.words: Interned[str] = Interned(
+            self._ask, lock, "word", str.encode, bytes.decode, hashed=False
+        )
+
+    def _ask(self, text: str, bound: tuple[Any, ...]) -> Rows:
+        link = self._link
+        if link is None or link.broken:
+            link = self._link = self._connect()
+        return link.run([(text, bound)])[0]
+
+    def forget(self) -> None:
+        """A connection broke, and what is found behind a new one may be another store."""
+        with self._lock:
+            for one in (self.flows, self.policies, self.lanes, self.words):
+                one.forget()
+
+    def close(self) -> None:
+        """Lets go of its connection."""
+        with self._lock:
+            if self._link is not None:
+                self._link.close()
+                self._link = None

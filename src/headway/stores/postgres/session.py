@@ -1,0 +1,437 @@
+"""A step: what is asked was mostly read ahead, what is written goes with the commit."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from psycopg.pq import TransactionStatus
+
+from headway.core.errors import InvalidValue, SchemaMismatch
+from headway.stores.ledger.rows import GateRow
+from headway.stores.postgres.arrays import Numbers
+from headway.stores.postgres.bookkeeping import CLOCK, COUNT, FACTS, FITS, FOLD, PUT
+from headway.stores.postgres.link import SYNC, Link, Sent
+from headway.stores.postgres.numbers import (
+    DEFINITIONS,
+    EPOCH,
+    EPOCH_AT,
+    HIGH_WATER,
+    IDENTITY,
+    LANES,
+    OLDEST_PROGRAM,
+    SCHEMA,
+    SUSPECT,
+)
+from headway.stores.postgres.schema import latest
+from headway.stores.postgres.shared import Habit, Shared
+from headway.stores.postgres.sights import Sight
+from headway.stores.postgres.statement import Ask, Asked, Rows, Tell
+
+FOLD_EVERY = 64
+"""Steps with the turn, of one process, after which one folds counts."""
+
+
+class Mode(Enum):
+    """How much of the store a step has for itself."""
+
+    TURN = "BEGIN"
+    """Everything: no other step decides meanwhile."""
+    SHARED = "BEGIN "
+    """Beside others that share, and nobody who has the turn."""
+    READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    """One snapshot."""
+    INSERT = "BEGIN  "
+    """Nothing: it only adds."""
+    PEEK = ""
+    """One look, in one trip; it ends where more must be known or anything written."""
+    BLIND = " "
+    """It only adds, and asks nothing: what it takes for granted is checked as it is written."""
+    GUEST = "SAVEPOINT headway_send"
+    """It only adds, within somebody else's transaction."""
+
+
+class NeedsMore(Exception):
+    """The step cannot be done in its mode; nothing was written."""
+
+
+class Repeat(Exception):
+    """Somebody else was faster; nothing was written, and the step is to be done anew."""
+
+
+class Done(NamedTuple):
+    """What a step has done.
+
+    Attributes:
+        wrote: whether it wrote anything.
+        woken: lanes to wake (None: any), with from when (None: now).
+        heard: whether somebody waits in another process; None where it was not asked.
+    """
+
+    wrote: bool
+    woken: dict[tuple[str | None, int | None], None]
+    heard: bool | None
+
+
+def lock_key(namespace: str) -> int:
+    """The advisory lock that is a namespace's turn."""
+    return 0x4864_7779 << 32 | zlib.crc32(namespace.encode())
+
+
+class Session:
+    """One connection, a step at a time.
+
+    Args:
+        shared: with the store's other sessions.
+        link: opens the connection.
+        probe: asks whether anybody listens in another process; "" for never.
+
+    Attributes:
+        now: the store's time of the step, ms.
+        wakes: lanes to be woken after the step (None: any), with from when (None: now).
+        gates: rows of gates as far as they are known in this step; None for one without a row.
+        quiet: names at which nothing is parked.
+        looked_at: names of gates that were asked for.
+        heads: rows of the first waiting jobs of flows, with how many were asked for.
+        wanted: how many heads were asked for, by flow.
+        found: the flows of a lane with waiting jobs, as they were found last.
+        defined: this step has written definitions, so that nothing of them may be kept.
+        alone: this step has written what only one with the turn may.
+        finished: what a settlement that was sent ahead has ended; None for none.
+        totals: of rates, by (gate, after): what is forgotten by then, and what counts still.
+    """
+
+    def __init__(self, shared: Shared, link: Callable[[], Link], probe: str = "") -> None:
+        self.shared = shared
+        self.registry = shared.registry
+        self.flows, self.policies = self.registry.flows, self.registry.policies
+        self.lanes, self.words = self.registry.lanes, self.registry.words
+        self.now = 0
+        self.wakes: list[tuple[str | None, int | None]] = []
+        self.mode = Mode.READ
+        self._connect = link
+        self._link: Link | None = None
+        self._probe = probe
+        self._turns = 0
+        self._lock = lock_key(shared.options.namespace)
+        self._clean()
+
+    def _clean(self) -> None:
+        self._facts: dict[int, int] = {}
+        self._changed: dict[int, int] = {}
+        self._counts: dict[int, int] = {}
+        self._queue: list[Sent] = []
+        self._answers: dict[Asked, Rows] = {}
+        self._given: dict[Ask, tuple[tuple[Any, ...], Rows]] = {}
+        self._used: dict[Asked, None] = {}
+        self._wrote = False
+        self._kind: object = None
+        self.gates: dict[str, GateRow | None] = {}
+        self.quiet: set[str] = set()
+        self.looked_at: dict[str, None] = {}
+        self.heads: dict[int, tuple[int, Rows]] = {}
+        self.wanted: dict[int, int] = {}
+        self.found: list[int] = []
+        self.totals: dict[tuple[str, int], tuple[int, int]] = {}
+        self.wakes = []
+        self.defined = False
+        self.finished: Rows | None = None
+        self.alone = False
+
+    # A step
+
+    def begin(self, mode: Mode, ahead: Sequence[Asked] = (), *, kind: object = None) -> list[Rows]:
+        """Begins a step.
+
+        Args:
+            mode: how.
+            ahead: what the step will ask, answered in the same trip.
+            kind: of the step: what it asks besides is asked ahead by the next one.
+
+        Returns:
+            The answers to what was asked ahead.
+
+        Raises:
+            NeedsMore: a step without a look, of a process that does not know enough.
+            psycopg.Error: the connection broke, or the turn did not come in time.
+            SchemaMismatch: this program cannot work on the schema any more.
+        """
+        self._clean()
+        self.mode, self._kind = mode, kind
+        time = self.shared.time
+        if mode is Mode.BLIND:
+            self._guess()
+            return []
+        batch: list[Sent] = []
+        if mode is not Mode.PEEK:
+            batch.append((mode.value, ()))
+        if mode is Mode.TURN:
+            batch.append(("SELECT pg_advisory_xact_lock($1)", (self._lock,)))
+        elif mode is Mode.SHARED:
+            batch.append(("SELECT pg_advisory_xact_lock_shared($1)", (self._lock,)))
+        clock = None if time.clock is None else time.clock()
+        facts = len(batch)
+        batch.append((FACTS, (clock, time.epoch, time.floor(time.epoch))))
+        batch += [(ask.text, bound) for ask, bound in ahead]
+        answers = self.link.run(batch)
+        self._take_facts(answers[facts][0])
+        told = answers[facts + 1 :]
+        for (ask, bound), rows in zip(ahead, told, strict=True):
+            if ask.ahead:
+                self._answers[ask, bound] = rows
+            else:
+                self._given[ask] = (bound, rows)
+        return told
+
+    def _guess(self) -> None:
+        time, templates = self.shared.time, self.shared.templates
+        guess, identity = time.guess(), self.shared.identity
+        if guess is None or templates is None or not identity:
+            raise NeedsMore
+        self.now = max(guess, time.floor(time.epoch))
+        self._facts = {
+            DEFINITIONS: templates.version,
+            LANES: self.shared.lanes.version,
+            IDENTITY: identity,
+            EPOCH: time.epoch,
+        }
+
+    def _take_facts(self, row: tuple[Any, ...]) -> None:
+        self.now, clock, keys, ns = row
+        self._facts = dict(zip(keys, ns, strict=True))
+        get = self.number
+        if get(SCHEMA) != latest() and get(OLDEST_PROGRAM) > latest():
+            message = f"the schema of the store became {get(SCHEMA)}, this program has {latest()}"
+            raise SchemaMismatch(message, hint="restart this process with the current program")
+        if self.mode is Mode.GUEST:
+            self._look_as_guest()
+            return
+        time = self.shared.time
+        time.heard(clock)
+        time.used(self.now, get(EPOCH))
+        if self.shared.identity != get(IDENTITY):
+            self.shared.forget()
+            self.shared.identity = get(IDENTITY)
+        sight = Sight(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
+        if self.mode is Mode.TURN:
+            self.shared.watch.look(sight)
+            if self.shared.watch.suspicious and not get(SUSPECT):
+                # Whoever looks later may see nothing odd: time has gone on by then.
+                self.put(SUSPECT, 1)
+        elif self.mode in {Mode.PEEK, Mode.SHARED} and not self.shared.watch.may_follow(sight):
+            raise NeedsMore
+
+    def _look_as_guest(self) -> None:
+        """Somebody else's transaction may see an old state, or be undone: nothing is learned.
+
+        Raises:
+            InvalidValue: it is another database.
+        """
+        if self.number(IDENTITY) != self.shared.identity:
+            message = "the connection is to another database than the store's"
+            raise InvalidValue(message, hint="give one to the database of the store's URL")
+
+    @property
+    def learns(self) -> bool:
+        """Whether what it reads may be kept: it is committed, and ours."""
+        return not self.defined and self.mode is not Mode.GUEST
+
+    @property
+    def changed(self) -> bool:
+        """The store is not the one that was seen before, or an older state of it."""
+        return self.shared.watch.suspicious or self.number(SUSPECT) > 0
+
+    def clock_ahead_ms(self) -> int:
+        """By how much the store's time is ahead of its clock."""
+        clock = self.shared.time.clock
+        if clock is not None:
+            return max(0, self.now - clock())
+        told = self.fetch(f"SELECT {CLOCK}", ())
+        return max(0, self.now - told[0][0])
+
+    @property
+    def link(self) -> Link:
+        """The connection, opened if need be."""
+        link = self._link
+        if link is None:
+            link = self._link = self._connect()
+        return link
+
+    # Numbers
+
+    def number(self, key: int) -> int:
+        """One of the store's own numbers; 0 where none was ever written."""
+        found = self._changed.get(key)
+        return self._facts.get(key, 0) if found is None else found
+
+    def put(self, key: int, n: int) -> None:
+        """Sets one of the store's own numbers; only with the turn."""
+        self.need_turn()
+        self._changed[key] = n
+        self._wrote = True
+
+    def count(self, key: int, n: int) -> None:
+        """Adds to a number that many add to."""
+        self._counts[key] = self._counts.get(key, 0) + n
+
+    # Asking and telling
+
+    def ask(self, ask: Ask, *bound: Any) -> Rows:  # noqa: ANN401  (what the statement is bound to)
+        """The rows that answer a question, as of now and of what this step wrote."""
+        if not ask.ahead:
+            given = self._given.get(ask)
+            if given is not None and given[0] == bound:
+                return given[1]
+            return self.fetch(ask.text, bound)
+        key = (ask, bound)
+        self._used[key] = None
+        found = self._answers.get(key)
+        if found is None:
+            found = self._answers[key] = self.fetch(ask.text, bound)
+        return found
+
+    def fetch(self, text: str, bound: tuple[Any, ...]) -> Rows:
+        """Sends a question, with what was written so far.
+
+        Raises:
+            NeedsMore: the step asks nothing, or no more.
+        """
+        if self.mode is Mode.BLIND or self.mode is Mode.PEEK:
+            raise NeedsMore
+        batch, self._queue = self._queue, []
+        batch.append((text, bound))
+        return self.link.run(batch)[-1]
+
+    def fetch_all(self, batch: Sequence[Sent]) -> list[Rows]:
+        """Sends several questions in one trip, with what was written so far.
+
+        Raises:
+            NeedsMore: the step asks nothing, or no more.
+        """
+        if self.mode is Mode.BLIND or self.mode is Mode.PEEK:
+            raise NeedsMore
+        queued, self._queue = self._queue, []
+        return self.link.run([*queued, *batch])[len(queued) :]
+
+    def tell(self, tell: Tell, *bound: Any) -> None:  # noqa: ANN401  (what it is bound to)
+        """Writes something; it is sent with the next question, or with the commit."""
+        self._writes(tell)
+        self._queue.append((tell.text, bound))
+
+    def do(self, tell: Tell, *bound: Any) -> Rows:  # noqa: ANN401  (what it is bound to)
+        """Writes something now, for what it returns."""
+        self._writes(tell)
+        return self.fetch(tell.text, bound)
+
+    def _writes(self, tell: Tell) -> None:
+        if self.mode in {Mode.PEEK, Mode.READ} or (self.mode is Mode.SHARED and not tell.shared):
+            raise NeedsMore
+        self._wrote = True
+        self.alone = self.alone or not tell.shared
+        changes = tell.changes
+        if changes and self._answers:
+            for key in [key for key in self._answers if key[0].of & changes]:
+                del self._answers[key]
+        if changes and self._given:
+            for ask in [ask for ask in self._given if ask.of & changes]:
+                del self._given[ask]
+
+    def need_turn(self) -> None:
+        """Lets a step pass that decides alone.
+
+        Raises:
+            NeedsMore: others may decide meanwhile.
+        """
+        if self.mode is not Mode.TURN:
+            raise NeedsMore
+
+    # Its end
+
+    def commit(self) -> Done:
+        """Ends the step and keeps what it wrote.
+
+        Raises:
+            psycopg.Error: it could not; what its breaking means, who calls this must say.
+        """
+        woken = dict.fromkeys(self.wakes)
+        batch = self._closing()
+        sent = len(batch)
+        if self.mode is Mode.GUEST:
+            batch.append(("RELEASE SAVEPOINT headway_send", ()))
+        elif self.mode is not Mode.BLIND and self.mode is not Mode.PEEK:
+            batch.append(("COMMIT", ()))
+        probed = bool(woken and self._probe and self._wrote)
+        if probed:
+            # After the commit: who begins to listen later looks once more, and sees it.
+            batch += (
+                [(SYNC, ()), (self._probe, ())] if self.mode is Mode.BLIND else [(self._probe, ())]
+            )
+        answers = self.link.run(batch) if batch else []
+        if self.mode is Mode.BLIND and sent:
+            self.shared.time.heard(answers[0][0][0])
+            self.shared.time.used(self.now, self.number(EPOCH))
+        elif self.mode is Mode.TURN and self._wrote:
+            self.shared.watch.wrote(self.number(HIGH_WATER))
+        self._learn()
+        return Done(self._wrote, woken, bool(answers[-1][0][0]) if probed else None)
+
+    def _closing(self) -> list[Sent]:
+        batch, self._queue = self._queue, []
+        counts = {key: n for key, n in self._counts.items() if n}
+        if self.mode is Mode.BLIND and batch:
+            batch.insert(0, (FITS, (*_pair(counts), *self._granted())))
+            return batch
+        if counts:
+            self._wrote = True
+            batch.append((COUNT, _pair(counts)))
+        if self.mode is Mode.TURN and self._wrote:
+            self._turns += 1
+            if self._turns % FOLD_EVERY == 0:
+                batch.append((FOLD, ()))
+            if self.now > self.number(HIGH_WATER):
+                self.put(HIGH_WATER, self.now)
+            if self._changed:
+                batch.append((PUT, _pair(self._changed)))
+        return batch
+
+    def _granted(self) -> tuple[int | None, ...]:
+        clock = self.shared.time.clock
+        facts = (self._facts[key] for key in (DEFINITIONS, LANES, IDENTITY, EPOCH))
+        return (*facts, None if clock is None else clock(), self.now)
+
+    def _learn(self) -> None:
+        if self._kind is not None:
+            habit = Habit(tuple(self._used), tuple(self.looked_at), self.wanted)
+            self.shared.learn(self._kind, habit)
+
+    def rollback(self) -> None:
+        """Ends the step; what it wrote is gone."""
+        link, self._link = self._link, None
+        if link is None:
+            return
+        if link.broken:
+            link.close()
+            self.shared.forget()
+            return
+        self._link = link
+        if self.mode is Mode.GUEST:
+            link.run(
+                [
+                    ("ROLLBACK TO SAVEPOINT headway_send", ()),
+                    ("RELEASE SAVEPOINT headway_send", ()),
+                ]
+            )
+        elif link.connection.info.transaction_status is not TransactionStatus.IDLE:
+            link.run([("ROLLBACK", ())])
+
+    def drop(self) -> None:
+        """Lets go of the connection; the next step opens another."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+
+def _pair(numbers: dict[int, int]) -> tuple[Numbers, Numbers]:
+    return Numbers(numbers), Numbers(numbers.values())

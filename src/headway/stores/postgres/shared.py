@@ -1,0 +1,101 @@
+"""What the sessions of one store share: what never changes, and what a version stands by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headway.stores.ledger.rows import GateRow, LaneRow, TemplateRow
+from headway.stores.postgres.options import PostgresOptions
+from headway.stores.postgres.registry import Registry
+from headway.stores.postgres.sights import Watch
+from headway.stores.postgres.statement import Asked
+from headway.stores.postgres.timing import StoreTime
+
+HABITS = 256
+"""Kinds of steps of which it is known what they ask."""
+
+
+class Templates(NamedTuple):
+    """Declared gates, and the number of the definitions with which they were read."""
+
+    version: int
+    rows: Mapping[str, TemplateRow]
+
+
+class Lanes(NamedTuple):
+    """Lanes that have a row, and the number with which they were read; levels are not kept."""
+
+    version: int
+    rows: dict[str, LaneRow]
+
+
+@dataclass(slots=True)
+class Habit:
+    """What a kind of step asked last, so that the next can ask it ahead, in one go.
+
+    Attributes:
+        asks: questions.
+        gates: the names of gates that it looked at.
+        heads: of how many heads, by flow.
+    """
+
+    asks: tuple[Asked, ...] = ()
+    gates: tuple[str, ...] = ()
+    heads: Mapping[int, int] = field(default_factory=dict[int, int])
+
+
+class Shared:
+    """One for each store of a process.
+
+    Args:
+        options: of the store.
+        registry: of flows, policies, lanes and words.
+        time: of the store.
+
+    Attributes:
+        watch: over the store's identity.
+        identity: of the store that all this was read in.
+        templates: declared gates; None while none were read.
+        lanes: as far as they were read.
+        hours: gates whose intervals are known, and so have a row that stays.
+        habits: of steps, by their kind.
+    """
+
+    def __init__(self, options: PostgresOptions, registry: Registry, time: StoreTime) -> None:
+        self.options = options
+        self.registry = registry
+        self.time = time
+        self.watch = Watch()
+        self.identity = 0
+        self.templates: Templates | None = None
+        self.lanes = Lanes(-1, {})
+        self.hours: dict[str, GateRow] = {}
+        self.habits: dict[object, Habit] = {}
+
+    def lanes_of(self, version: int) -> dict[str, LaneRow]:
+        """The lanes as far as they were read while their number was this; to be added to."""
+        lanes = self.lanes
+        if lanes.version != version:
+            lanes = self.lanes = Lanes(version, {})
+        return lanes.rows
+
+    def habit(self, kind: object) -> Habit | None:
+        """What a kind of step asked last."""
+        return self.habits.get(kind)
+
+    def learn(self, kind: object, habit: Habit) -> None:
+        """A step of a kind asked this."""
+        if len(self.habits) >= HABITS and kind not in self.habits:
+            self.habits.clear()
+        self.habits[kind] = habit
+
+    def forget(self) -> None:
+        """A connection broke, and what is found behind a new one may be another store."""
+        self.registry.forget()
+        self.identity = 0
+        self.templates = None
+        self.lanes = Lanes(-1, {})
+        self.hours = {}
+        self.habits.clear()

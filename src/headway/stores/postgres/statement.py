@@ -1,0 +1,70 @@
+"""Statements, and what each looks at or changes: so that an answer read ahead is never stale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+Row = tuple[Any, ...]
+"""Values of a row, in the order of its columns."""
+Rows = list[Row]
+
+
+class Ask(NamedTuple):
+    """A question.
+
+    Attributes:
+        text: in which `@` stands before each name of the namespace, and `@now` for the step's time.
+        of: what it looks at, by the words that `Tell` uses.
+        ahead: whether a step like the last one may ask it before it is asked.
+    """
+
+    text: str
+    of: frozenset[str]
+    ahead: bool = False
+
+
+class Tell(NamedTuple):
+    """A change.
+
+    Attributes:
+        text: as of a question.
+        changes: what no earlier answer holds for any more.
+        shared: whether it may be written beside others, without the turn.
+    """
+
+    text: str
+    changes: frozenset[str]
+    shared: bool = False
+
+
+Asked = tuple[Ask, tuple[Any, ...]]
+"""A question and what it is bound to."""
+
+
+def of(*words: str) -> frozenset[str]:
+    """What is looked at or changed."""
+    return frozenset(words)
+
+
+ANY_JOB = frozenset({"waiting", "scheduled", "parked", "held", "expiry", "deadline", "job"})
+"""Whatever is known of jobs."""
+
+
+def resolve(text: str, namespace: str) -> str:
+    """The statement as the server reads it.
+
+    Args:
+        text: with `@` before each name of the namespace.
+        namespace: the schema.
+
+    Returns:
+        The text.
+    """
+    schema = '"' + namespace.replace('"', '""') + '".'
+    now = "current_setting('headway.now')::bigint"
+    return text.replace("@now", now).replace("@", schema)
+
+
+Batch = Sequence[tuple[str, Sequence[Any]]]
+"""Texts and what they are bound to, sent in one go."""

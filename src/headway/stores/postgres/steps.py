@@ -1,0 +1,134 @@
+"""Steps: a verb is run in a transaction, again where others were faster, and its failures told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import psycopg
+from psycopg.errors import DivisionByZero, UniqueViolation
+
+from headway.core.errors import StoreUnavailable
+from headway.stores.ledger.rows import ShutSpell
+from headway.stores.postgres.connection import connect
+from headway.stores.postgres.failures import explain, is_broken, is_transient
+from headway.stores.postgres.habits import begin_as_usual
+from headway.stores.postgres.ledger import PostgresLedger
+from headway.stores.postgres.link import Link
+from headway.stores.postgres.session import Done, Mode, NeedsMore, Repeat, Session
+from headway.stores.postgres.shared import Shared
+from headway.stores.postgres.statement import Asked, Rows
+
+Answer = TypeVar("Answer")
+Verb = Callable[[PostgresLedger], Answer]
+
+TRIES = 8
+"""How often a step is begun that others were faster than."""
+
+
+class Steps:
+    """Runs verbs on one connection, one after another.
+
+    Args:
+        shared: with the store's other connections.
+        shut_spells: of the process.
+        probe: asks whether anybody listens in another process.
+        open_link: opens the connection; None for one of the store's own.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        shut_spells: dict[int, ShutSpell],
+        probe: str = "",
+        *,
+        open_link: Callable[[], Link] | None = None,
+    ) -> None:
+        self.shared = shared
+        self.session = Session(shared, open_link or self._open, probe)
+        self.ledger = PostgresLedger(self.session, shut_spells)
+
+    def _open(self) -> Link:
+        return Link(connect(self.shared.options), self.shared.options.namespace)
+
+    def run(
+        self,
+        mode: Mode,
+        verb: Verb[Answer],
+        *,
+        kind: object = None,
+        first: Sequence[Asked] = (),
+        told: Callable[[Sequence[Rows]], None] | None = None,
+    ) -> tuple[Answer, Done]:
+        """Runs a verb as one step.
+
+        Args:
+            mode: how much of the store it has for itself.
+            verb: what it does.
+            kind: what steps like it are remembered under.
+            first: what is asked for certain.
+            told: is told the answers to that, before the verb.
+
+        Returns:
+            The verb's answer, and what the step has done.
+
+        Raises:
+            NeedsMore: it cannot be done in this mode; nothing was written.
+            StoreError: what the server's failure means; nothing was written, or it says so.
+            StoreUnavailable: others were faster, again and again; nothing was written.
+            Exception: what the verb raised; nothing was written.
+        """
+        for _ in range(TRIES):
+            try:
+                return self._once(mode, verb, kind, first, told)
+            except Repeat:
+                continue
+        message = f"others were faster {TRIES} times"
+        raise StoreUnavailable(message, hint="try again; nothing was written")
+
+    def _once(
+        self,
+        mode: Mode,
+        verb: Verb[Answer],
+        kind: object,
+        first: Sequence[Asked],
+        told: Callable[[Sequence[Rows]], None] | None,
+    ) -> tuple[Answer, Done]:
+        session = self.session
+        committing = False
+        try:
+            answers = begin_as_usual(session, mode, kind, first)
+            if told is not None:
+                told(answers)
+            answer = verb(self.ledger)
+            committing = True
+            done = session.commit()
+        except psycopg.Error as error:
+            self._give_up(error)
+            if isinstance(error, DivisionByZero) and mode is Mode.BLIND:
+                raise NeedsMore from error
+            if isinstance(error, UniqueViolation) or is_transient(error):
+                if mode is Mode.BLIND:
+                    raise NeedsMore from error
+                raise Repeat from error
+            raise explain(error, self.shared.options, committing=committing) from error
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        return answer, done
+
+    def _give_up(self, error: BaseException) -> None:
+        session = self.session
+        if is_broken(error):
+            session.drop()
+            self.shared.forget()
+            return
+        try:
+            session.rollback()
+        except psycopg.Error:
+            session.drop()
+            self.shared.forget()
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+        self.session.drop()

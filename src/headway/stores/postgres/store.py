@@ -1,0 +1,282 @@
+"""The PostgreSQL store: any number of processes on any number of machines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import psycopg
+
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.clock import Clock
+from headway.contract.definitions import DefineRequest, FireReply, FireRequest
+from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.moving import Parcel
+from headway.contract.operate import ActReply, ActRequest
+from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.signals import Signal, SignalReply
+from headway.contract.sweeps import SweepReply
+from headway.contract.views import Query
+from headway.core.errors import InvariantBroken, StoreChanged, StoreError
+from headway.core.job import NewJob
+from headway.stores.ledger import verbs
+from headway.stores.ledger.rounds import with_seen
+from headway.stores.ledger.rows import ShutSpell
+from headway.stores.postgres.calls import AnyCall, Call, running_loop
+from headway.stores.postgres.claiming import Claims
+from headway.stores.postgres.connection import Connection, connect
+from headway.stores.postgres.desk import Desk
+from headway.stores.postgres.enqueueing import Enqueues, Woken
+from headway.stores.postgres.epochs import new_epoch, reset_clock
+from headway.stores.postgres.failures import explain
+from headway.stores.postgres.inserting import Inserting
+from headway.stores.postgres.link import Link
+from headway.stores.postgres.options import PostgresOptions
+from headway.stores.postgres.registry import Registry
+from headway.stores.postgres.schema import ensure_schema
+from headway.stores.postgres.session import Done, Mode, NeedsMore
+from headway.stores.postgres.settling import Settles
+from headway.stores.postgres.shared import Shared
+from headway.stores.postgres.steps import Steps, Verb
+from headway.stores.postgres.timing import StoreTime
+from headway.stores.postgres.wakes import Wakes
+
+Answer = TypeVar("Answer")
+
+
+class PostgresStore:
+    """All state in one schema of a database. See `Store` for the promises.
+
+    Four connections: one inserts, one decides (alone in the namespace, for as long as its step
+    lasts), one settles and beats beside others, and one reads.
+
+    Args:
+        options: of the store.
+        clock: tells ms since 1970; None for the server's.
+
+    Attributes:
+        runs_inline: an operation that is driven outside any event loop does its work on the
+            caller's thread and ends without suspending; all but `wait`.
+
+    Raises:
+        StoreUnavailable: the server cannot be reached, or refuses.
+        SchemaMismatch: the schema is something else's, or older or newer; not touched.
+    """
+
+    runs_inline = True
+
+    def __init__(self, options: PostgresOptions, clock: Clock | None = None) -> None:
+        self._options = options
+        prepare(options)
+        time = StoreTime(clock)
+        self._wakes = Wakes(options, time.about)
+        self._registry = Registry(lambda: Link(connect(options), options.namespace))
+        self._shared = shared = Shared(options, self._registry, time)
+        spells: dict[int, ShutSpell] = {}
+        probe = self._wakes.probe
+        inserts, turns, shares = (Steps(shared, spells, probe) for _ in range(3))
+        self._reads = Steps(shared, spells)
+        self._turns = turns
+        self._claims = Claims(turns)
+        self._settles = Settles(shares)
+        self._enqueues = Enqueues(inserts)
+        self._inserting = Inserting(options, self._insert_as_guest, self._wakes.announce)
+        self._insert_desk = Desk("headway-insert", 256, self._insert, inserts.close)
+        self._turn_desk = Desk("headway-turn", 1, self._work, turns.close)
+        self._share_desk = Desk("headway-settle", 1, self._work, shares.close)
+        self._read_desk = Desk("headway-read", 1, self._work, self._reads.close)
+
+    # Producing
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """See `Store.enqueue`."""
+        call = Call(lambda: self._enqueues.enqueue(jobs), jobs)
+        return await _ask(self._insert_desk, call)
+
+    def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """See `InsertsWithin.enqueue_within`."""
+        return self._inserting.enqueue(connection, jobs)
+
+    async def enqueue_within_async(
+        self, connection: object, jobs: Sequence[NewJob]
+    ) -> list[Enqueued]:
+        """See `InsertsWithin.enqueue_within_async`."""
+        return await self._inserting.enqueue_async(connection, jobs)
+
+    def wake(self, lanes: Sequence[str]) -> None:
+        """See `InsertsWithin.wake`."""
+        self._wakes.announce([(lane, None) for lane in lanes] or [(None, None)])
+
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+        """See `Store.restore`."""
+        return await self._decide(lambda ledger: verbs.restore(ledger, jobs))
+
+    async def fire(self, request: FireRequest) -> FireReply:
+        """See `Store.fire`."""
+        return await self._decide(lambda ledger: verbs.fire(ledger, request))
+
+    # Working
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        """See `Store.claim`.
+
+        Raises:
+            StoreChanged: the store is another one, or an older state of the one seen before.
+        """
+        seen = self._wakes.count
+        reply = await _ask(self._turn_desk, Call(lambda: self._claims.claim(request)))
+        if reply is None:
+            message = "the store is another one, or an older state of the one that was seen before"
+            hint = "find out why, then `headway doctor --new-epoch`; nothing was written"
+            raise StoreChanged(message, hint=hint)
+        return with_seen(request, reply, seen)
+
+    async def settle(self, request: SettleRequest) -> list[Verdict]:
+        """See `Store.settle`."""
+        return await _ask(self._share_desk, Call(lambda: self._settles.settle(request)))
+
+    async def beat(self, request: BeatRequest) -> BeatReply:
+        """See `Store.beat`."""
+        return await self._decide(
+            lambda ledger: verbs.beat(ledger, request), kind=("beat", request.worker)
+        )
+
+    async def signal(self, signal: Signal) -> SignalReply:
+        """See `Store.signal`."""
+        return await self._decide(lambda ledger: verbs.signal(ledger, signal))
+
+    # Operating
+
+    async def act(self, request: ActRequest) -> list[ActReply]:
+        """See `Store.act`."""
+        return await self._decide(lambda ledger: verbs.act(ledger, request))
+
+    async def define(self, request: DefineRequest) -> int:
+        """See `Store.define`."""
+        return await self._decide(lambda ledger: verbs.define(ledger, request))
+
+    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+        """See `Store.release_permit`."""
+        return await self._decide(
+            lambda ledger: verbs.release_permit(ledger, gate, job, author, reason)
+        )
+
+    async def is_changed(self) -> bool:
+        """See `Mendable.is_changed`."""
+        return await self._decide(lambda ledger: ledger.session.changed)
+
+    async def new_epoch(self, author: str, reason: str) -> int:
+        """See `Mendable.new_epoch`."""
+        return await self._decide(lambda ledger: new_epoch(ledger, author, reason))
+
+    async def reset_clock(self, author: str, reason: str) -> int:
+        """See `Mendable.reset_clock`."""
+        return await self._decide(lambda ledger: reset_clock(ledger, author, reason))
+
+    # Moving
+
+    async def take_out(self, cursor: str | None) -> Parcel:
+        """See `Movable.take_out`."""
+        return await self._look(lambda ledger: verbs.take_out(ledger, cursor))
+
+    async def put_in(self, parcel: Parcel) -> None:
+        """See `Movable.put_in`."""
+        await self._decide(lambda ledger: verbs.put_in(ledger, parcel))
+
+    # Time and chores
+
+    async def sweep(self, n: int) -> SweepReply:
+        """See `Store.sweep`."""
+        return await self._decide(lambda ledger: verbs.sweep(ledger, n), kind=("sweep", n))
+
+    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
+        """See `Store.lead`."""
+        return await self._decide(lambda ledger: verbs.lead(ledger, role, holder, lease_ms))
+
+    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
+        """See `Store.wait`."""
+        await self._wakes.wait(lanes, until_at, seen)
+
+    async def read(self, query: Query[Answer]) -> Answer:
+        """See `Store.read`."""
+        return await self._look(lambda ledger: verbs.read(ledger, query))
+
+    async def close(self) -> None:
+        """Lets go of everything; running operations end first."""
+        if running_loop() is not None:
+            await asyncio.to_thread(self._close)
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        limit = self._options.patience_ms / 1000
+        for desk in (self._insert_desk, self._turn_desk, self._share_desk, self._read_desk):
+            desk.close(limit)
+        self._wakes.close()
+        self._registry.close()
+
+    # What the threads do
+
+    async def _look(self, verb: Verb[Answer]) -> Answer:
+        call = Call(lambda: self._reads.run(Mode.READ, verb))
+        return await _ask(self._read_desk, call)
+
+    async def _decide(self, verb: Verb[Answer], *, kind: object = None) -> Answer:
+        call = Call(lambda: self._turns.run(Mode.TURN, verb, kind=kind))
+        return await _ask(self._turn_desk, call)
+
+    def _work(self, calls: list[AnyCall]) -> None:
+        for call in calls:
+            try:
+                call.answer, done = call.work()
+            except Exception as error:  # noqa: BLE001  (whatever it is, it is the caller's)
+                call.error = error
+            else:
+                self._tell(done)
+
+    def _insert(self, calls: list[AnyCall]) -> None:
+        self._enqueues.serve(calls, self._tell)
+
+    def _tell(self, done: Done) -> None:
+        if done.woken:
+            self._wakes.announce(done.woken, done.heard)
+
+    def _insert_as_guest(
+        self, connection: Connection, jobs: Sequence[NewJob]
+    ) -> tuple[list[Enqueued], Woken]:
+        if not self._shared.identity:
+            self._ask_inserts(self._enqueues.look)
+        try:
+            return self._enqueues.as_guest(connection, jobs)
+        except NeedsMore:
+            self._ask_inserts(lambda: self._enqueues.prepare(jobs))
+        return self._enqueues.as_guest(connection, jobs)
+
+    def _ask_inserts(self, work: Callable[[], tuple[None, Done]]) -> None:
+        call = Call(work, own_thread=True)
+        self._insert_desk.serve_here(call)
+        call.result()
+
+
+def prepare(options: PostgresOptions) -> None:
+    """Makes sure that the namespace has a schema on which this program can work.
+
+    Raises:
+        StoreError: it cannot; nothing was written.
+        InvariantBroken: the server's refusal means a bug.
+    """
+    try:
+        with psycopg.connect(options.conninfo, autocommit=True, connect_timeout=10) as connection:
+            ensure_schema(connection, options)
+    except psycopg.Error as error:
+        raised: StoreError | InvariantBroken = explain(error, options)
+        raise raised from error
+
+
+async def _ask(desk: Desk, call: Call[Answer]) -> Answer:
+    if call.future is not None:
+        desk.submit(call)
+        return await call.future
+    desk.serve_here(call)
+    return call.result()

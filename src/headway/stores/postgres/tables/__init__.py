@@ -1,0 +1,1 @@
+"""The tables of the ledger, on PostgreSQL; every statement stands in its table's file."""

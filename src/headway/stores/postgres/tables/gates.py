@@ -1,0 +1,227 @@
+"""The tables of what is declared, and of each gate of which there is something to remember."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from headway.stores.ledger.gatenames import is_implicit
+from headway.stores.ledger.packing import decode_gate_spec, decoder, encode, encode_gate_spec
+from headway.stores.ledger.rows import GateRow, TemplateRow
+from headway.stores.postgres.arrays import Blobs, MaybeNumbers, Numbers, Texts
+from headway.stores.postgres.numbers import DEFINITIONS
+from headway.stores.postgres.session import Mode, Session
+from headway.stores.postgres.shared import Templates
+from headway.stores.postgres.statement import Ask, Row, Rows, Tell, of
+
+_COLUMNS = "name, template, pool, used, timer_at, horizon_at, rest"
+_TEMPLATES = Ask("SELECT name, spec, override FROM @template ORDER BY name", of("template"))
+_SAVE_TEMPLATE = Tell(
+    "INSERT INTO @template VALUES ($1, $2, $3::bytea) ON CONFLICT (name) DO UPDATE"
+    " SET spec = excluded.spec, override = excluded.override",
+    of("template"),
+)
+LOAD = f"SELECT {_COLUMNS} FROM @gate WHERE name = ANY ($1)"  # noqa: S608  (names only)
+QUIET = (
+    "SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS"
+    " (SELECT FROM @job WHERE state = 2 AND NOT unfit AND parked_at = name)"
+)
+_SAVE = Tell(
+    "INSERT INTO @gate SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[],"
+    " $5::bigint[], $6::bigint[], $7::bytea[]) ON CONFLICT (name) DO UPDATE SET"
+    " template = excluded.template, pool = excluded.pool, used = excluded.used,"
+    " timer_at = excluded.timer_at, horizon_at = excluded.horizon_at, rest = excluded.rest",
+    of("gate"),
+)
+_REMOVE = Tell("DELETE FROM @gate WHERE name = ANY ($1)", of("gate"))
+_PAGE = Ask(
+    f"SELECT {_COLUMNS} FROM @gate WHERE name > $1 ORDER BY name LIMIT $2",  # noqa: S608  (names only)
+    of("gate"),
+)
+_DUE_TIMERS = Ask(
+    "SELECT name FROM @gate WHERE timer_at <= @now AND timer_at IS NOT NULL"
+    " ORDER BY timer_at, name LIMIT $1",
+    of("gate"),
+    ahead=True,
+)
+_NEXT_TIMER = Ask(
+    "SELECT timer_at FROM @gate WHERE timer_at IS NOT NULL ORDER BY timer_at LIMIT 1",
+    of("gate"),
+    ahead=True,
+)
+_SHORT_HORIZONS = Ask(
+    f"SELECT {_COLUMNS} FROM @gate"  # noqa: S608  (names only)
+    " WHERE horizon_at < $1 AND horizon_at IS NOT NULL ORDER BY horizon_at, name LIMIT $2",
+    of("gate"),
+)
+
+
+class _Rest(NamedTuple):
+    """What most gates have nothing of."""
+
+    capacity: int | None
+    closed_until: int | None
+    closed_by: str
+    closed_reason: str
+    last: str
+    lanes: tuple[str, ...]
+    zone: str | None
+    opens: tuple[tuple[int, int], ...]
+
+
+_NOTHING = _Rest(None, None, "", "", "", (), None, ())
+_decode_rest = decoder(_Rest)
+
+
+class PostgresGates:
+    """Gates by name."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def templates(self) -> Mapping[str, TemplateRow]:
+        session = self._session
+        version, known = session.number(DEFINITIONS), session.shared.templates
+        if known is not None and known.version == version and not session.defined:
+            return known.rows
+        found = {
+            name: TemplateRow(
+                spec=decode_gate_spec(spec),
+                override=decode_gate_spec(override) if override is not None else None,
+            )
+            for name, spec, override in session.ask(_TEMPLATES)
+        }
+        rows = MappingProxyType(found)
+        if session.learns:
+            session.shared.templates = Templates(version, rows)
+        return rows
+
+    def save_template(self, row: TemplateRow) -> None:
+        session = self._session
+        spec, override = encode_gate_spec(row.spec), encode_gate_spec(row.override)
+        session.tell(_SAVE_TEMPLATE, row.spec.name, spec, override)
+        session.put(DEFINITIONS, session.number(DEFINITIONS) + 1)
+        session.defined = True
+
+    def load(self, names: Iterable[str]) -> dict[str, GateRow]:
+        wanted = tuple(names)
+        session = self._session
+        known = session.gates
+        missing = [name for name in wanted if name not in known]
+        if missing:
+            if session.mode is Mode.BLIND:
+                return self._known_hours(wanted)
+            self._fetch(missing)
+        session.looked_at.update(dict.fromkeys(wanted))
+        return {name: row.clone() for name in wanted if (row := known[name]) is not None}
+
+    def _known_hours(self, names: Iterable[str]) -> dict[str, GateRow]:
+        hours = self._session.shared.hours
+        found = {name: hours[name].clone() for name in names if name in hours}
+        # Whatever is not known is asked for, which ends this look.
+        return found or {row[0]: _row(row) for row in self._session.fetch(LOAD, (Texts(names),))}
+
+    def _fetch(self, names: list[str]) -> None:
+        bound = Texts(names)
+        keyed = Texts(name for name in names if not is_implicit(name))
+        if keyed:
+            rows, quiet = self._session.fetch_all([(LOAD, (bound,)), (QUIET, (keyed,))])
+        else:
+            rows, quiet = self._session.fetch(LOAD, (bound,)), []
+        take_gates(self._session, names, rows, quiet)
+
+    def save(self, rows: Iterable[GateRow]) -> None:
+        session = self._session
+        session.need_turn()
+        kept: list[GateRow] = []
+        idle: list[str] = []
+        for row in rows:
+            if row.idle():
+                idle.append(row.name)
+                session.gates[row.name] = None
+            else:
+                kept.append(row)
+                session.gates[row.name] = row.clone()
+        if kept:
+            session.tell(_SAVE, *_columns(kept))
+        if idle:
+            session.tell(_REMOVE, Texts(idle))
+
+    def page(self, after: str, limit: int) -> list[GateRow]:
+        return [_row(row) for row in self._session.ask(_PAGE, after, limit)]
+
+    def due_timers(self, limit: int) -> list[str]:
+        return [name for (name,) in self._session.ask(_DUE_TIMERS, limit)]
+
+    def next_timer(self) -> int | None:
+        rows = self._session.ask(_NEXT_TIMER)
+        return rows[0][0] if rows else None
+
+    def short_horizons(self, before_at: int, limit: int) -> list[GateRow]:
+        return [_row(row) for row in self._session.ask(_SHORT_HORIZONS, before_at, limit)]
+
+
+def take_gates(session: Session, names: Iterable[str], rows: Rows, quiet: Rows) -> None:
+    """Remembers for the step what was found of gates.
+
+    Args:
+        session: the step's.
+        names: that were asked for.
+        rows: those that have a row.
+        quiet: those at which nothing is parked.
+    """
+    known = session.gates
+    known.update(dict.fromkeys(names))
+    for kept in rows:
+        row = known[kept[0]] = _row(kept)
+        if row.horizon_at is not None and session.learns:
+            session.shared.hours[row.name] = row
+    session.quiet.update(name for (name,) in quiet)
+
+
+def _columns(rows: list[GateRow]) -> tuple[Texts | Numbers | MaybeNumbers | Blobs, ...]:
+    return (
+        Texts(row.name for row in rows),
+        Texts(row.template for row in rows),
+        Texts(row.pool for row in rows),
+        Numbers(row.used for row in rows),
+        MaybeNumbers(row.timer_at for row in rows),
+        MaybeNumbers(row.horizon_at for row in rows),
+        Blobs(_encoded_rest(row) for row in rows),
+    )
+
+
+def _encoded_rest(row: GateRow) -> bytes | None:
+    rest = _Rest(
+        row.capacity,
+        row.closed_until,
+        row.closed_by,
+        row.closed_reason,
+        row.last,
+        row.lanes,
+        row.zone,
+        row.opens,
+    )
+    return encode(rest) if rest != _NOTHING else None
+
+
+def _row(kept: Row) -> GateRow:
+    name, template, pool, used, timer_at, horizon_at, data = kept
+    rest = _decode_rest(data) if data is not None else _NOTHING
+    return GateRow(
+        name=name,
+        template=template,
+        pool=pool,
+        used=used,
+        capacity=rest.capacity,
+        closed_until=rest.closed_until,
+        closed_by=rest.closed_by,
+        closed_reason=rest.closed_reason,
+        last=rest.last,
+        timer_at=timer_at,
+        lanes=rest.lanes,
+        zone=rest.zone,
+        opens=rest.opens,
+        horizon_at=horizon_at,
+    )

@@ -1,0 +1,137 @@
+"""Jobs are written, read by id and forgotten, and the runs that ended with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headway.core.state import QUEUED
+from headway.stores.ledger.packing import decoder, encode
+from headway.stores.ledger.rows import JobRow, RunRow
+from headway.stores.postgres.arrays import Blobs, Ids, Numbers
+from headway.stores.postgres.numbers import KEPT_EVENTS
+from headway.stores.postgres.registry import digest
+from headway.stores.postgres.session import Mode
+from headway.stores.postgres.statement import ANY_JOB, Ask, Tell, of
+from headway.stores.postgres.tables.ids import ids_of
+from headway.stores.postgres.tables.jobs.base import JobsBase
+from headway.stores.postgres.tables.jobs.record import (
+    COLUMNS,
+    INSERT,
+    INSERT_FINAL,
+    SAVE,
+    final_values,
+    new_values,
+    saved_values,
+)
+
+_KNOWN = Ask("SELECT id::text FROM @job WHERE id = ANY ($1)", ANY_JOB)
+_LOAD = Ask(f"SELECT {COLUMNS} FROM @job AS job WHERE job.id = ANY ($1)", ANY_JOB)  # noqa: S608  (names only)
+_ARRIVED = Ask(
+    f"SELECT {COLUMNS} FROM @job WHERE seq > $1 ORDER BY seq LIMIT $2",  # noqa: S608  (names only)
+    ANY_JOB,
+)
+_SEQS = Ask("SELECT seq, id::text, key, flow FROM @job AS job WHERE job.id = ANY ($1)", ANY_JOB)
+_REMOVE = Tell("DELETE FROM @job WHERE seq = ANY ($1)", ANY_JOB)
+_REMOVE_RUNS = Tell("DELETE FROM @run WHERE job = ANY ($1)", of("run"))
+_REMOVE_KNOWN = Tell("DELETE FROM @known WHERE job = ANY ($1)", of("known"))
+_COUNT_EVENTS = Ask(
+    "SELECT count(*) FROM @event WHERE scope = ANY ($1::uuid[]::text[]) AND kept_until IS NOT NULL",
+    of("event"),
+)
+_REMOVE_EVENTS = Tell("DELETE FROM @event WHERE scope = ANY ($1::uuid[]::text[])", of("event"))
+_REMOVE_KEYS = Tell(
+    "DELETE FROM @dedupe AS kept USING unnest($1::bytea[], $2::uuid[]) AS gone (hash, job)"
+    " WHERE kept.hash = gone.hash AND kept.job = gone.job",
+    of("key"),
+)
+_ADD_RUNS = Tell(
+    "INSERT INTO @run SELECT job.seq, new.run, new.body"
+    " FROM unnest($1::uuid[], $2::bigint[], $3::bytea[]) AS new (id, run, body)"
+    " JOIN @job AS job ON job.id = new.id",
+    of("run"),
+)
+_RUNS = Ask(
+    "SELECT job.id::text, run.body FROM @job AS job JOIN @run AS run ON run.job = job.seq"
+    " WHERE job.id = ANY ($1) ORDER BY run.job, run.run",
+    of("run"),
+)
+
+_decode_run = decoder(RunRow)
+
+
+class JobKeeping(JobsBase):
+    """The part of the job table that keeps whole rows."""
+
+    def insert(self, rows: Sequence[JobRow]) -> None:
+        session = self._session
+        queued = [row for row in rows if row.state in QUEUED]
+        others = [row for row in rows if row.state not in QUEUED]
+        self._moved()
+        if queued:
+            session.tell(INSERT, *new_values(session, queued))
+        if others:
+            session.tell(INSERT_FINAL, *new_values(session, others), *final_values(others))
+
+    def known(self, ids: Sequence[str]) -> set[str]:
+        if self._session.mode is Mode.BLIND or not ids:
+            return set()
+        return {one for (one,) in self._session.ask(_KNOWN, ids_of(ids))}
+
+    def load(self, ids: Iterable[str]) -> dict[str, JobRow]:
+        wanted = ids_of(ids)
+        if not wanted:
+            return {}
+        found = {row.id: row for row in self._rows(self._session.ask(_LOAD, wanted))}
+        return {one: found[one] for one in wanted if one in found}
+
+    def arrived(self, after: int, limit: int) -> list[JobRow]:
+        return self._rows(self._session.ask(_ARRIVED, after, limit))
+
+    def save(self, rows: Iterable[JobRow]) -> None:
+        changed = list(rows)
+        if changed:
+            self._moved()
+            self._session.tell(SAVE, *saved_values(self._session, changed))
+            for row in changed:
+                if row.parked_at is not None:
+                    self._session.quiet.discard(row.parked_at)
+
+    def remove(self, ids: Sequence[str]) -> None:
+        session, named = self._session, ids_of(ids)
+        found = session.ask(_SEQS, named) if named else []
+        if not found:
+            return
+        flow = session.flows.thing
+        keys = {
+            digest(flow(number).tenant.encode(), key.encode()): one
+            for _, one, key, number in found
+            if key is not None
+        }
+        kept: int = session.ask(_COUNT_EVENTS, named)[0][0]
+        session.count(KEPT_EVENTS, -kept)
+        gone = Numbers(row[0] for row in found)
+        self._moved()
+        session.tell(_REMOVE_EVENTS, named)
+        session.tell(_REMOVE_KNOWN, named)
+        session.tell(_REMOVE_RUNS, gone)
+        session.tell(_REMOVE, gone)
+        if keys:
+            session.tell(_REMOVE_KEYS, Blobs(keys), Ids(keys.values()))
+
+    def add_runs(self, rows: Sequence[RunRow]) -> None:
+        if not rows:
+            return
+        self._session.tell(
+            _ADD_RUNS,
+            Ids(row.job for row in rows),
+            Numbers(row.run for row in rows),
+            Blobs(encode(row) for row in rows),
+        )
+
+    def runs(self, ids: Sequence[str]) -> dict[str, list[RunRow]]:
+        found: dict[str, list[RunRow]] = {}
+        wanted = ids_of(ids)
+        if wanted:
+            for one, body in self._session.ask(_RUNS, wanted):
+                found.setdefault(one, []).append(_decode_run(body))
+        return found

@@ -1,0 +1,117 @@
+"""Listings for people: a bounded walk, a place in a flow, the oldest that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headway.contract.views import JobsQuery
+from headway.core.errors import InvalidValue
+from headway.core.flow import Order
+from headway.stores.ledger.rows import JobRow
+from headway.stores.postgres.arrays import Numbers
+from headway.stores.postgres.statement import ANY_JOB, Ask, of
+from headway.stores.postgres.tables.jobs.record import COLUMNS
+from headway.stores.postgres.tables.jobs.starting import JobStarting
+from headway.stores.postgres.tables.states import CODES
+
+LOOKED_AT = 5_000
+"""Rows that one page of a listing looks at."""
+_CHUNK = 500
+_END = 2**62
+
+
+def _walks(where: str) -> tuple[Ask, Ask]:
+    """A walk onwards, and one back."""
+    text = f"SELECT seq, flow, state FROM @job WHERE {where}"  # noqa: S608  (names only)
+    onwards = Ask(f"{text} AND seq > $1 ORDER BY seq LIMIT $2", ANY_JOB)
+    return onwards, Ask(f"{text} AND seq < $1 ORDER BY seq DESC LIMIT $2", ANY_JOB)
+
+
+_WALK = _walks("true")
+_ABOUT = _walks("subject IS NOT NULL AND subject = $3")
+_ENDED_BADLY = {code: _walks(f"state >= 6 AND state = {code}") for code in (6, 7)}
+_BY_SEQ = Ask(f"SELECT {COLUMNS} FROM @job WHERE seq = ANY ($1)", ANY_JOB)  # noqa: S608  (names only)
+_OF_FLOW = "state = 1 AND lane = $1 AND flow = $2"
+_BEFORE = Ask(
+    "SELECT (SELECT count(*) FROM (SELECT FROM @job"  # noqa: S608  (names only)
+    f" WHERE {_OF_FLOW} AND (priority, due_at, seq) < ($3, $4, $5) LIMIT $6) AS one)",
+    of("waiting"),
+)
+_FIRSTS = Ask(
+    "SELECT head.due_at FROM unnest($2::bigint[]) AS want (flow) CROSS JOIN LATERAL ("
+    "SELECT due_at FROM @job AS job WHERE state = 1 AND lane = $1 AND job.flow = want.flow"
+    " ORDER BY priority, due_at LIMIT 1) AS head",
+    of("waiting"),
+)
+
+_Seen = tuple[int, int, int]
+
+
+class JobListing(JobStarting):
+    """The part of the job table that people look at."""
+
+    def place(self, flow: int, order: Order, limit: int) -> int:
+        lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
+        return self._session.ask(_BEFORE, lane, flow, *order, limit)[0][0]
+
+    def oldest_due(self, lane: str) -> int | None:
+        number = self._session.lanes.find(lane)
+        flows = self.flows_waiting(lane, -1, 16)
+        if number is None or not flows:
+            return None
+        rows = self._session.ask(_FIRSTS, number, Numbers(flows))
+        return min((due_at for (due_at,) in rows), default=None)
+
+    def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
+        wanted: list[int] = []
+        last = 0
+        for looked, (seq, flow, state) in enumerate(self._walk(query)):
+            if len(wanted) == query.limit or looked == LOOKED_AT:
+                return self._by_seq(wanted), str(last)
+            last = seq
+            if self._matches(query, flow, state):
+                wanted.append(seq)
+        return self._by_seq(wanted), None
+
+    def _walk(self, query: JobsQuery) -> Iterator[_Seen]:
+        ask, bound = _statement(query)
+        at = _cursor(query)
+        while chunk := self._session.ask(ask, at, _CHUNK, *bound):
+            yield from ((seq, flow, state) for seq, flow, state in chunk)
+            at = chunk[-1][0]
+
+    def _matches(self, query: JobsQuery, flow: int, state: int) -> bool:
+        if query.states and all(CODES[one] != state for one in query.states):
+            return False
+        key = self._session.flows.thing(flow)
+        tenant = query.tenant if query.subject is None else query.tenant or ""
+        return (
+            (query.lane is None or key.lane == query.lane)
+            and (tenant is None or key.tenant == tenant)
+            and (query.kind is None or key.kind == query.kind)
+        )
+
+    def _by_seq(self, seqs: list[int]) -> list[JobRow]:
+        if not seqs:
+            return []
+        rows = self._rows(self._session.ask(_BY_SEQ, Numbers(seqs)))
+        found = {row.seq: row for row in rows}
+        return [found[seq] for seq in seqs]
+
+
+def _statement(query: JobsQuery) -> tuple[Ask, tuple[str, ...]]:
+    """The walk that looks at the fewest rows, and what it is bound to."""
+    if query.subject is not None:
+        return _ABOUT[query.newest], (query.subject,)
+    if len(query.states) == 1 and CODES[query.states[0]] in _ENDED_BADLY:
+        return _ENDED_BADLY[CODES[query.states[0]]][query.newest], ()
+    return _WALK[query.newest], ()
+
+
+def _cursor(query: JobsQuery) -> int:
+    if query.cursor is None:
+        return _END if query.newest else 0
+    if not (query.cursor.isascii() and query.cursor.isdigit() and len(query.cursor) < 19):
+        message = f"the cursor {query.cursor!r} is not one of this listing"
+        raise InvalidValue(message, hint="pass the cursor of the page before")
+    return int(query.cursor)

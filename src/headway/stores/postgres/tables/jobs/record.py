@@ -1,0 +1,306 @@
+"""A job's row: its columns, how they are read and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headway.core.flow import Head, Order
+from headway.stores.ledger.packing import (
+    decode_cascade,
+    decode_members,
+    decode_uses,
+    decoder,
+    encode,
+    encode_cascade,
+    encode_members,
+    encode_uses,
+)
+from headway.stores.ledger.rows import JobRow
+from headway.stores.postgres.arrays import Blobs, Flags, Ids, MaybeNumbers, Numbers, Texts
+from headway.stores.postgres.session import Session
+from headway.stores.postgres.statement import ANY_JOB, Row, Tell, of
+from headway.stores.postgres.tables.states import CODES, STATES
+from headway.stores.postgres.tables.trail import storable
+
+COLUMNS = (
+    "seq, id::text, state, flow, policy, priority, due_at, created_at, run, attempt, care,"
+    " blocked_ms, worker, last_worker, request, claimed_at, finished_at, purge_at, outcome, reason,"
+    " subject, stage, expires_at, deadline_at, entry, fired_at, key, keyed, ticket, ticket_amount,"
+    " parked_at, unfit, parked_since, gated, members, candidate, cascade, cancel_requested, rest,"
+    " args"
+)
+HEAD = (
+    "priority, due_at, seq, keyed, ticket, cascade, id::text, run, attempt, stage, subject, args,"
+    " policy, blocked_ms"
+)
+
+
+class Rest(NamedTuple):
+    """What most jobs have nothing of."""
+
+    body: bytes
+    life: int
+    handed_at: int | None
+    in_doubt: bool
+    reconciles: int
+    error: str
+    result: bytes | None
+    progress: bytes | None
+
+
+_NOTHING = Rest(b"", 1, None, False, 0, "", None, None)
+_decode_rest = decoder(Rest)
+
+
+def _encode_rest(row: JobRow) -> bytes | None:
+    rest = Rest(
+        row.body,
+        row.life,
+        row.handed_at,
+        row.in_doubt,
+        row.reconciles,
+        row.error,
+        row.result,
+        row.progress,
+    )
+    return encode(rest) if rest != _NOTHING else None
+
+
+def read_row(session: Session, row: Row) -> JobRow:
+    """The job of a row that was selected by `COLUMNS`."""
+    flow = session.flows.thing(row[3])
+    code: int = row[2]
+    rest = _decode_rest(row[38]) if row[38] is not None else _NOTHING
+    word = session.words.thing
+    return JobRow(
+        seq=row[0],
+        id=row[1],
+        state=STATES[code],
+        lane=flow.lane,
+        tenant=flow.tenant,
+        kind=flow.kind,
+        flow=row[3],
+        policy=row[4],
+        priority=row[5],
+        due_at=row[6],
+        created_at=row[7],
+        run=row[8],
+        attempt=row[9],
+        care=row[10],
+        blocked_ms=row[11],
+        worker=word(row[12]) if row[12] is not None else None,
+        last_worker=word(row[13]) if row[13] is not None else "",
+        request=row[14],
+        claimed_at=row[15],
+        finished_at=row[16],
+        purge_at=row[17],
+        outcome=row[18] or "",
+        reason=row[19] or "",
+        subject=row[20],
+        stage=row[21],
+        expires_at=row[22],
+        deadline_at=row[23],
+        entry=row[24],
+        fired_at=row[25],
+        key=row[26],
+        keyed=decode_uses(row[27]),
+        ticket=row[28],
+        ticket_amount=row[29],
+        parked_at=row[30],
+        unfit=row[31],
+        parked_since=row[32],
+        gated=row[33],
+        members=decode_members(row[34]),
+        candidate=row[35] or "",
+        cascade=decode_cascade(row[36]),
+        cancel_requested=row[37],
+        body=rest.body,
+        life=rest.life,
+        handed_at=rest.handed_at,
+        in_doubt=rest.in_doubt,
+        reconciles=rest.reconciles,
+        error=rest.error,
+        result=rest.result,
+        progress=rest.progress,
+        args=row[39],
+    )
+
+
+_PLAIN = (None, None, None)
+"""No keyed gates, no ticket, no candidates."""
+
+
+def read_head(row: Row) -> Head:
+    """The head of a row that was selected by `HEAD`."""
+    if row[3:6] == _PLAIN:
+        return Head(Order._make(row[:3]), row[6], (), None, (), *row[7:])
+    cascade = decode_cascade(row[5])
+    return Head(
+        Order._make(row[:3]),
+        row[6],
+        decode_uses(row[3]),
+        row[4],
+        cascade.order() if cascade is not None else (),
+        *row[7:],
+    )
+
+
+Packed = Numbers | MaybeNumbers | Texts | Blobs | Flags | Ids
+
+INSERT = Tell(
+    "INSERT INTO @job (id, state, lane, flow, policy, priority, due_at, created_at, care, subject,"
+    " stage, expires_at, entry, fired_at, key, keyed, cascade, args)"
+    " SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],"
+    " $6::bigint[], $7::bigint[], $8::bigint[], $9::boolean[], $10::text[], $11::text[],"
+    " $12::bigint[], $13::text[], $14::bigint[], $15::text[], $16::bytea[], $17::bytea[],"
+    " $18::bytea[])",
+    of("waiting", "scheduled", "expiry", "job"),
+)
+INSERT_FINAL = Tell(
+    "INSERT INTO @job (id, state, lane, flow, policy, priority, due_at, created_at, care, subject,"
+    " stage, expires_at, entry, fired_at, key, keyed, cascade, args, finished_at, purge_at, reason)"
+    " SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],"
+    " $6::bigint[], $7::bigint[], $8::bigint[], $9::boolean[], $10::text[], $11::text[],"
+    " $12::bigint[], $13::text[], $14::bigint[], $15::text[], $16::bytea[], $17::bytea[],"
+    " $18::bytea[], $19::bigint[], $20::bigint[], $21::text[])",
+    of("job"),
+)
+
+
+def new_values(session: Session, rows: Sequence[JobRow]) -> tuple[Packed | None, ...]:
+    """What `INSERT` is bound to."""
+    lane = session.lanes.number
+    return (
+        Ids([row.id for row in rows]),
+        Numbers([CODES[row.state] for row in rows]),
+        Numbers([lane(row.lane) for row in rows]),
+        Numbers([row.flow for row in rows]),
+        Numbers([row.policy for row in rows]),
+        Numbers([row.priority for row in rows]),
+        Numbers([row.due_at for row in rows]),
+        Numbers([row.created_at for row in rows]),
+        Flags([row.care for row in rows]),
+        _texts([row.subject for row in rows]),
+        Texts([row.stage for row in rows]),
+        _numbers([row.expires_at for row in rows]),
+        _texts([row.entry for row in rows]),
+        _numbers([row.fired_at for row in rows]),
+        _texts([row.key for row in rows]),
+        _blobs([encode_uses(row.keyed) if row.keyed else None for row in rows]),
+        _blobs([encode_cascade(row.cascade) if row.cascade else None for row in rows]),
+        Blobs([row.args for row in rows]),
+    )
+
+
+def final_values(rows: Sequence[JobRow]) -> tuple[Packed | None, ...]:
+    """What `INSERT_FINAL` is bound to besides."""
+    return (
+        _numbers([row.finished_at for row in rows]),
+        _numbers([row.purge_at for row in rows]),
+        _texts([storable(row.reason) or None for row in rows]),
+    )
+
+
+def _numbers(values: list[int | None]) -> MaybeNumbers | None:
+    return MaybeNumbers(values) if any(one is not None for one in values) else None
+
+
+def _texts(values: list[str | None]) -> Texts | None:
+    return Texts(values) if any(one is not None for one in values) else None
+
+
+def _blobs(values: list[bytes | None]) -> Blobs | None:
+    return Blobs(values) if any(one is not None for one in values) else None
+
+
+_SAVED = (
+    ("state", "bigint"),
+    ("flow", "bigint"),
+    ("policy", "bigint"),
+    ("priority", "bigint"),
+    ("due_at", "bigint"),
+    ("run", "bigint"),
+    ("attempt", "bigint"),
+    ("care", "boolean"),
+    ("blocked_ms", "bigint"),
+    ("worker", "bigint"),
+    ("last_worker", "bigint"),
+    ("request", "bigint"),
+    ("claimed_at", "bigint"),
+    ("finished_at", "bigint"),
+    ("purge_at", "bigint"),
+    ("outcome", "text"),
+    ("reason", "text"),
+    ("subject", "text"),
+    ("stage", "text"),
+    ("expires_at", "bigint"),
+    ("deadline_at", "bigint"),
+    ("key", "text"),
+    ("keyed", "bytea"),
+    ("ticket", "text"),
+    ("ticket_amount", "bigint"),
+    ("parked_at", "text"),
+    ("unfit", "boolean"),
+    ("parked_since", "bigint"),
+    ("gated", "boolean"),
+    ("members", "bytea"),
+    ("candidate", "text"),
+    ("cascade", "bytea"),
+    ("cancel_requested", "boolean"),
+    ("rest", "bytea"),
+    ("args", "bytea"),
+)
+SAVE = Tell(
+    "UPDATE @job AS job SET "  # noqa: S608  (names only)
+    + ", ".join(f"{name} = new.{name}" for name, _ in _SAVED)
+    + " FROM unnest($1::uuid[], "
+    + ", ".join(f"${place}::{kind}[]" for place, (_, kind) in enumerate(_SAVED, 2))
+    + ") AS new (id, "
+    + ", ".join(name for name, _ in _SAVED)
+    + ") WHERE job.id = new.id",
+    ANY_JOB,
+)
+
+
+def saved_values(session: Session, rows: Sequence[JobRow]) -> tuple[Packed | None, ...]:
+    """What `SAVE` is bound to."""
+    words = session.words.number
+    return (
+        Ids([row.id for row in rows]),
+        Numbers([CODES[row.state] for row in rows]),
+        Numbers([row.flow for row in rows]),
+        Numbers([row.policy for row in rows]),
+        Numbers([row.priority for row in rows]),
+        Numbers([row.due_at for row in rows]),
+        Numbers([row.run for row in rows]),
+        Numbers([row.attempt for row in rows]),
+        Flags([row.care for row in rows]),
+        Numbers([row.blocked_ms for row in rows]),
+        _numbers([None if row.worker is None else words(row.worker) for row in rows]),
+        _numbers([words(row.last_worker) if row.last_worker else None for row in rows]),
+        Numbers([row.request for row in rows]),
+        _numbers([row.claimed_at for row in rows]),
+        _numbers([row.finished_at for row in rows]),
+        _numbers([row.purge_at for row in rows]),
+        _texts([row.outcome or None for row in rows]),
+        _texts([storable(row.reason) or None for row in rows]),
+        _texts([row.subject for row in rows]),
+        Texts([row.stage for row in rows]),
+        _numbers([row.expires_at for row in rows]),
+        _numbers([row.deadline_at for row in rows]),
+        _texts([row.key for row in rows]),
+        _blobs([encode_uses(row.keyed) for row in rows]),
+        _texts([row.ticket for row in rows]),
+        Numbers([row.ticket_amount for row in rows]),
+        _texts([row.parked_at for row in rows]),
+        Flags([row.unfit for row in rows]),
+        Numbers([row.parked_since for row in rows]),
+        Flags([row.gated for row in rows]),
+        _blobs([encode_members(row.members) for row in rows]),
+        _texts([row.candidate or None for row in rows]),
+        _blobs([encode_cascade(row.cascade) for row in rows]),
+        Flags([row.cancel_requested for row in rows]),
+        _blobs([_encode_rest(row) for row in rows]),
+        Blobs([row.args for row in rows]),
+    )

@@ -1,0 +1,201 @@
+"""Jobs start and end: the heads of flows, and what a worker holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headway.core.flow import Head
+from headway.stores.ledger.packing import encode_cascade, encode_members
+from headway.stores.ledger.rows import Finished, GatedStart, HeldRow, JobRow
+from headway.stores.postgres.arrays import Blobs, Ids, Numbers, Texts
+from headway.stores.postgres.session import Session
+from headway.stores.postgres.statement import Ask, Rows, Tell, of
+from headway.stores.postgres.tables.ids import ids_of
+from headway.stores.postgres.tables.jobs.keeping import JobKeeping
+from headway.stores.postgres.tables.jobs.record import COLUMNS, HEAD, read_head
+from headway.stores.postgres.tables.states import STATES
+
+_FLOWS_WAITING = Ask(
+    "WITH RECURSIVE lane AS (SELECT no FROM @lane WHERE name = $1), waiting (flow) AS ("
+    " (SELECT flow FROM @job WHERE state = 1 AND lane = (SELECT no FROM lane) AND flow > $2"
+    " ORDER BY flow LIMIT 1)"
+    " UNION ALL SELECT (SELECT job.flow FROM @job AS job WHERE state = 1"
+    " AND lane = (SELECT no FROM lane) AND job.flow > waiting.flow ORDER BY job.flow LIMIT 1)"
+    " FROM waiting WHERE waiting.flow IS NOT NULL)"
+    " SELECT flow FROM waiting WHERE flow IS NOT NULL LIMIT $3",
+    of("waiting"),
+    ahead=True,
+)
+HEADS = (
+    f"SELECT want.flow, head.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])"  # noqa: S608  (names only)
+    f" AS want (lane, flow, most) CROSS JOIN LATERAL (SELECT {HEAD} FROM @job AS job"
+    " WHERE state = 1 AND job.lane = want.lane AND job.flow = want.flow"
+    " ORDER BY priority, due_at, seq LIMIT want.most) AS head"
+)
+_START_PLAIN = Tell(
+    "UPDATE @job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2, request = $3,"
+    " claimed_at = @now, blocked_ms = blocked_ms + $4 WHERE seq = ANY ($1)",
+    of("waiting", "held", "expiry", "job"),
+)
+_START_GATED = Tell(
+    "UPDATE @job AS job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2,"
+    " request = $3, claimed_at = @now, blocked_ms = job.blocked_ms + new.blocked_ms,"
+    " ticket = NULL, ticket_amount = 0, members = new.members, gated = new.members IS NOT NULL,"
+    " candidate = new.candidate, cascade = coalesce(new.cascade, job.cascade)"
+    " FROM unnest($1::bigint[], $4::bigint[], $5::bytea[], $6::text[], $7::bytea[])"
+    " AS new (seq, blocked_ms, members, candidate, cascade) WHERE job.seq = new.seq",
+    of("waiting", "held", "expiry", "job"),
+)
+_FINISH = (
+    "UPDATE @job AS job SET state = 5, outcome = 'succeeded', last_worker = worker, worker = NULL,"
+    " finished_at = @now, purge_at = @now + $4"
+    " FROM unnest($1::uuid[], $2::bigint[]) AS done (id, run)"
+    " WHERE job.id = done.id AND job.run = done.run AND job.worker = $3 AND job.state = 3"
+    " AND NOT job.care{} RETURNING job.id::text, job.lane, job.gated"
+)
+FINISH = Tell(_FINISH.format(""), of("held", "job"), shared=True)
+FINISH_LIVE = _FINISH.format(
+    " AND EXISTS (SELECT FROM @worker AS who WHERE who.id = $5 AND NOT who.lapsed"
+    " AND who.lease_until > @now)"
+)
+"""The same, sent before it is known whether the worker's lease lives."""
+_HELD_BY = Ask(
+    "SELECT id::text, run, request, state, cancel_requested FROM @job"
+    " WHERE state IN (3, 4) AND worker = $1 ORDER BY priority, due_at, seq",
+    of("held"),
+)
+_TAKEN_BY = Ask(
+    f"SELECT {COLUMNS} FROM @job"  # noqa: S608  (names only)
+    " WHERE state IN (3, 4) AND worker = $1 AND request = $2 AND state = 3"
+    " ORDER BY priority, due_at, seq",
+    of("held"),
+)
+_HELD_IDS = Ask(
+    "WITH RECURSIVE holder (worker) AS ("
+    " (SELECT worker FROM @job WHERE state IN (3, 4) AND worker IS NOT NULL"
+    " ORDER BY worker LIMIT 1)"
+    " UNION ALL SELECT (SELECT job.worker FROM @job AS job WHERE state IN (3, 4)"
+    " AND job.worker > holder.worker ORDER BY job.worker LIMIT 1)"
+    " FROM holder WHERE holder.worker IS NOT NULL),"
+    " held AS (SELECT one.id FROM holder CROSS JOIN LATERAL (SELECT job.id FROM @job AS job"
+    " WHERE state IN (3, 4) AND job.worker = holder.worker AND job.id > $1::uuid"
+    " ORDER BY job.id LIMIT $2) AS one"
+    " UNION ALL (SELECT job.id FROM @job AS job WHERE state IN (3, 4) AND worker IS NULL"
+    " AND job.id > $1::uuid ORDER BY job.id LIMIT $2))"
+    " SELECT id::text FROM held ORDER BY held.id LIMIT $2",
+    of("held"),
+)
+_NONE = "00000000-0000-0000-0000-000000000000"
+TOGETHER = 32
+"""Flows whose heads are read in one go."""
+
+
+class JobStarting(JobKeeping):
+    """The part of the job table that claims and settlements use."""
+
+    def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:
+        rows = self._session.ask(_FLOWS_WAITING, lane, after, limit)
+        found = [flow for (flow,) in rows]
+        self._session.found = found
+        return found
+
+    def heads(self, flow: int, limit: int) -> list[Head]:
+        session = self._session
+        session.wanted[flow] = max(limit, session.wanted.get(flow, 0))
+        known = session.heads.get(flow)
+        if known is None or (known[0] < limit and len(known[1]) >= known[0]):
+            self._read_heads(flow, limit)
+            known = session.heads[flow]
+        return list(map(read_head, known[1][:limit]))
+
+    def _read_heads(self, flow: int, limit: int) -> None:
+        """Reads the heads of a flow, and of those that will be asked for next."""
+        session = self._session
+        flows = [flow]
+        if flow in session.found:
+            place = session.found.index(flow) + 1
+            others = session.found[place : place + TOGETHER - 1]
+            flows += [one for one in others if one not in session.heads]
+        wanted = dict.fromkeys(flows, limit)
+        take_heads(session, wanted, session.fetch(HEADS, heads_bound(session, wanted)))
+
+    def start_plain(self, seqs: Sequence[int], worker: str, request: int, blocked_ms: int) -> None:
+        who = self._session.words.number(worker)
+        self._moved()
+        self._session.tell(_START_PLAIN, Numbers(seqs), who, request, blocked_ms)
+
+    def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
+        who = self._session.words.number(worker)
+        self._moved()
+        self._session.tell(
+            _START_GATED,
+            Numbers(start.seq for start in starts),
+            who,
+            request,
+            Numbers(start.blocked_ms for start in starts),
+            Blobs(encode_members(start.members) for start in starts),
+            Texts(start.candidate or None for start in starts),
+            Blobs(encode_cascade(start.cascade) for start in starts),
+        )
+
+    def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
+        session = self._session
+        rows = session.finished
+        if rows is None:
+            who = session.words.find(worker)
+            bound = finish_bound(runs, who or 0, purge_at - session.now)
+            rows = session.do(FINISH, *bound) if who is not None else []
+        session.finished = None
+        lane = session.lanes.thing
+        lanes = {one: lane(number) for one, number, _ in rows}
+        return Finished([lanes.get(one) for one, _ in runs], any(row[2] for row in rows))
+
+    def held_by(self, worker: str) -> list[HeldRow]:
+        who = self._session.words.find(worker)
+        if who is None:
+            return []
+        return [
+            HeldRow(one, run, request, STATES[state], cancel)
+            for one, run, request, state, cancel in self._session.ask(_HELD_BY, who)
+        ]
+
+    def taken_by(self, worker: str, request: int) -> list[JobRow]:
+        who = self._session.words.find(worker)
+        return [] if who is None else self._rows(self._session.ask(_TAKEN_BY, who, request))
+
+    def held(self, after: str, limit: int) -> list[JobRow]:
+        rows = self._session.ask(_HELD_IDS, (*ids_of((after,)), _NONE)[0], limit)
+        return list(self.load(one for (one,) in rows).values())
+
+
+def heads_bound(session: Session, wanted: Mapping[int, int]) -> tuple[Numbers, ...]:
+    """What `HEADS` is bound to.
+
+    Args:
+        session: the step's.
+        wanted: how many heads, by flow.
+    """
+    lane, flow = session.lanes.number, session.flows.thing
+    return (
+        Numbers(lane(flow(one).lane) for one in wanted),
+        Numbers(wanted),
+        Numbers(wanted.values()),
+    )
+
+
+def take_heads(session: Session, wanted: Mapping[int, int], rows: Rows) -> None:
+    """Remembers for the step what `HEADS` found."""
+    found: dict[int, Rows] = {flow: [] for flow in wanted}
+    for row in rows:
+        found[row[0]].append(row[1:])
+    for flow, heads in found.items():
+        session.heads[flow] = (wanted[flow], heads)
+
+
+def finish_bound(
+    runs: Sequence[tuple[str, int]], worker: int, keep_ms: int
+) -> tuple[Ids, Numbers, int, int]:
+    """What `FINISH` is bound to; ids that no job can have are left out."""
+    wanted = ids_of(one for one, _ in runs)
+    numbers = dict(runs)
+    return wanted, Numbers(numbers[one] for one in wanted), worker, keep_ms

@@ -1,0 +1,108 @@
+"""The tables of lanes and of their tenants' starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headway.stores.ledger.packing import decode_lane_spec, encode_lane_spec
+from headway.stores.ledger.rows import LaneRow
+from headway.stores.postgres.arrays import Numbers, Texts
+from headway.stores.postgres.numbers import LANES
+from headway.stores.postgres.session import Mode, Session
+from headway.stores.postgres.statement import Ask, Rows, Tell, of
+
+_LOAD = Ask("SELECT spec, override, level FROM @lane WHERE name = $1", of("lane"), ahead=True)
+_LEVEL = Ask("SELECT level FROM @lane WHERE name = $1", of("lane"), ahead=True)
+_SAVE = Tell(
+    "UPDATE @lane SET spec = $2::bytea, override = $3::bytea, level = $4 WHERE name = $1",
+    of("lane"),
+)
+_SAVE_LEVEL = Tell("UPDATE @lane SET level = $2 WHERE name = $1", of("lane"))
+_NAMES = Ask("SELECT name FROM @lane ORDER BY name", of("lane"))
+_STARTS = Ask(
+    "SELECT tenant, starts FROM @tenant_start WHERE lane = $1 AND tenant = ANY ($2)",
+    of("tenant_start"),
+    ahead=True,
+)
+_ALL_STARTS = Ask("SELECT tenant, starts FROM @tenant_start WHERE lane = $1", of("tenant_start"))
+_SAVE_STARTS = Tell(
+    "INSERT INTO @tenant_start SELECT $1, * FROM unnest($2::text[], $3::bigint[])"
+    " ON CONFLICT (lane, tenant) DO UPDATE SET starts = excluded.starts",
+    of("tenant_start"),
+)
+
+
+class PostgresLanes:
+    """Lanes come into being with their first job."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
+        found: dict[str, LaneRow] = {}
+        for name in names:
+            row = self._row(name)
+            if row is not None:
+                found[name] = row
+        return found
+
+    def _row(self, name: str) -> LaneRow | None:
+        session = self._session
+        rows = session.shared.lanes_of(session.number(LANES))
+        row = rows.get(name)
+        if row is None:
+            found = session.ask(_LOAD, name)
+            if not found:
+                return None
+            spec, override, level = found[0]
+            row = LaneRow(
+                name=name,
+                spec=decode_lane_spec(spec),
+                override=decode_lane_spec(override),
+                level=level,
+            )
+            if session.learns:
+                rows[name] = row
+        level = row.level
+        if row.current.fair and session.mode is not Mode.BLIND:
+            told = session.ask(_LEVEL, name)
+            level = told[0][0] if told else level
+        return LaneRow(name=name, spec=row.spec, override=row.override, level=level)
+
+    def ensure(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._session.lanes.number(name)
+
+    def save(self, row: LaneRow) -> None:
+        session = self._session
+        before = self._row(row.name)
+        if before is not None and (before.spec, before.override) == (row.spec, row.override):
+            session.tell(_SAVE_LEVEL, row.name, row.level)
+            return
+        self.ensure((row.name,))
+        spec, override = encode_lane_spec(row.spec), encode_lane_spec(row.override)
+        session.tell(_SAVE, row.name, spec, override, row.level)
+        session.put(LANES, session.number(LANES) + 1)
+        session.defined = True
+
+    def names(self) -> list[str]:
+        return [name for (name,) in self._session.ask(_NAMES)]
+
+    def tenant_starts(self, lane: str, tenants: Iterable[str]) -> dict[str, int]:
+        number, wanted = self._session.lanes.find(lane), tuple(sorted(tenants))
+        if number is None or not wanted:
+            return {}
+        return _starts(self._session.ask(_STARTS, number, Texts(wanted)))
+
+    def all_tenant_starts(self, lane: str) -> dict[str, int]:
+        number = self._session.lanes.find(lane)
+        return {} if number is None else _starts(self._session.ask(_ALL_STARTS, number))
+
+    def save_tenant_starts(self, lane: str, starts: Mapping[str, int]) -> None:
+        if starts:
+            number = self._session.lanes.number(lane)
+            self._session.tell(_SAVE_STARTS, number, Texts(starts), Numbers(starts.values()))
+
+
+def _starts(rows: Rows) -> dict[str, int]:
+    return {row[0]: row[1] for row in rows}
