@@ -15,7 +15,8 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
     """Opens a store.
 
     Args:
-        url: `sqlite:///headway.db`, `sqlite:////absolute/path.db?synchronous=full`, or
+        url: `sqlite:///headway.db`, `sqlite:////absolute/path.db?synchronous=full`,
+            `postgresql://user@host/database?namespace=headway`,
             `redis://localhost:6379/0?namespace=main` (also rediss, unix, redis+sentinel and
             redis+cluster), or `memory://` for one that is gone with this process.
         clock: tells ms since 1970; None for the machine's.
@@ -32,10 +33,12 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         return MemoryStore(clock)
     if scheme == "sqlite":
         return SqliteStore(parse_url(url), clock)
+    if scheme in {"postgresql", "postgres"}:
+        return _open_postgres(url, clock)
     if scheme in REDIS_SCHEMES:
         return _open_redis(url, clock)
     message = f"{url!r} is not the URL of a store"
-    raise InvalidValue(message, hint="sqlite:///headway.db, redis://… or memory://")
+    raise InvalidValue(message, hint="sqlite:///headway.db, postgresql://…, redis://… or memory://")
 
 
 def _open_redis(url: str, clock: Clock | None) -> Store:
@@ -47,3 +50,14 @@ def _open_redis(url: str, clock: Clock | None) -> Store:
         message = f"the Redis store needs a package that is not installed: {error.name}"
         raise StoreUnavailable(message, hint="pip install 'headway[redis]'") from error
     return RedisStore(options, clock)
+
+
+def _open_postgres(url: str, clock: Clock | None) -> Store:
+    try:
+        # Only those who use it have its client.
+        from headway.stores.postgres.options import parse_url as parse  # noqa: PLC0415
+        from headway.stores.postgres.store import PostgresStore  # noqa: PLC0415
+    except ImportError as error:
+        message = f"the PostgreSQL store needs a package that is not installed: {error.name}"
+        raise StoreUnavailable(message, hint="pip install 'headway[postgres]'") from error
+    return PostgresStore(parse(url), clock)
