@@ -67,7 +67,7 @@ class PostgresServer(ServerProcess):
             last_signal=signal.SIGQUIT,
         )
         self._settings = {**_SETTINGS, **(settings or {})}
-        self._bin = _reachable(folder, self.folder)
+        self._bin = _reachable(folder.resolve(), self.folder)
         self.data = self.folder / "data"
 
     @property
