@@ -1,4 +1,4 @@
-"""`python -m bench`: what the engine does on SQLite with synchronous=FULL, and beside whom."""
+"""`python -m bench`: what the engine does on its stores, beside whom."""
 
 from __future__ import annotations
 
@@ -9,85 +9,183 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from bench import chart, report
+from bench import chart, goals, report
 from bench.bench import Bench
 from bench.cases import draining, dueing, enqueueing, holding, idling, latency, sizing
 from bench.machine import facts
-from bench.scale import DEFAULT, FULL, QUICK
-from bench.systems import with_headway, with_huey, with_litequeue
+from bench.places import postgres, redis, sqlite
+from bench.places.place import Ground, NoGround
+from bench.scale import DEFAULT, FULL, QUICK, Scale
+from bench.systems import registry
 
 WARM = 500
-CASES: dict[str, tuple[str, Callable[[Bench], None]]] = {
-    "one": (enqueueing.ONE, enqueueing.one_by_one),
-    "bulk": (enqueueing.BULK, enqueueing.in_bulk),
-    "claims": (draining.CLAIMS, draining.raw_claims),
-    "drain": (draining.DRAIN, draining.against_peers),
-    "deep": (draining.DEEP, draining.by_depth),
-    "gated": (draining.GATED, draining.with_gates),
-    "latency": ("latency at 50 jobs a second", latency.at_fifty),
-    "burst": ("burst at one moment", dueing.burst),
-    "paced": (dueing.PACED, dueing.paced),
-    "held": (holding.HELD, holding.by_held),
-    "parked": (holding.PARKED, holding.by_parked),
-    "idle": (idling.IDLE, idling.waiting),
-    "size": (sizing.SIZE, sizing.scheduled),
+ALL = ("sqlite", "postgres", "redis", "redis-everysec")
+CASES: dict[str, tuple[str, tuple[str, ...], Callable[[Bench], None]]] = {
+    "one": (enqueueing.ONE, ALL, enqueueing.one_by_one),
+    "bulk": (enqueueing.BULK, ALL, enqueueing.in_bulk),
+    "claims": (draining.CLAIMS, ("sqlite",), draining.raw_claims),
+    "drain": (draining.DRAIN, ALL, draining.against_peers),
+    "two": (draining.PAIR, ALL[:3], draining.by_two),
+    "deep": (draining.DEEP, ALL[:3], draining.by_depth),
+    "gated": (draining.GATED, ALL[:3], draining.with_gates),
+    "latency": ("latency at 50 jobs a second", ALL[:3], latency.at_fifty),
+    "burst": ("burst at one moment", ALL[:3], dueing.burst),
+    "paced": (dueing.PACED, ALL[:3], dueing.paced),
+    "held": (holding.HELD, ALL[:3], holding.by_held),
+    "parked": (holding.PARKED, ALL[:3], holding.by_parked),
+    "idle": (idling.IDLE, ALL[:3], idling.waiting),
+    "size": (sizing.SIZE, ALL[:3], sizing.scheduled),
 }
+GROUNDS: dict[str, Callable[[], AbstractContextManager[Ground]]] = {
+    "sqlite": sqlite.opened,
+    "postgres": postgres.opened,
+    "redis": redis.opened,
+    "redis-everysec": redis.opened_with_log,
+}
+AOF_PEERS = ("huey", "bullmq", "saq", "celery", "dramatiq")
+"""Who is measured with a log too: enough of each kind to see what the log costs."""
 
 
 def main() -> int:
     wanted = _arguments()
-    folder = Path(tempfile.mkdtemp(prefix="headway-bench-", dir=wanted.dir))
-    scale = QUICK if wanted.quick else FULL if wanted.full else DEFAULT
-    bench = Bench(scale, folder, Console())
-    about = facts(folder)
-    for name, fact in about.items():
-        bench.say(f"{name}: {fact}")
-    begin = time.monotonic()
-    try:
-        warm_up(bench)
-        for number, name in enumerate(wanted.only or CASES, 1):
-            title, measure = CASES[name]
-            total = len(wanted.only or CASES)
-            bench.say(f"\n[{number} of {total}] {title}", "bold")
-            measure(bench)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    _sum_up(bench, time.monotonic() - begin)
-    if wanted.json:
-        result = {"about": about, **bench.notebook.as_json()}
-        wanted.json.write_text(json.dumps(result, indent=1) + "\n")
+    if wanted.read:
+        result = json.loads(wanted.read.read_text())
+    else:
+        result = _measure(wanted)
+        if wanted.json:
+            wanted.json.write_text(json.dumps(result, indent=1) + "\n")
     if wanted.page:
-        report.put_into(wanted.page, about, bench.notebook)
+        report.put_into(wanted.page, result)
     if wanted.chart:
-        chart.draw(bench.notebook, wanted.chart)
-    return 1 if bench.notebook.faults else 0
+        chart.draw(result, wanted.chart)
+    return 1 if any(store["faults"] for store in result["stores"]) else 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="less of everything, under two minutes")
-    size.add_argument("--full", action="store_true", help="more repeats, and a drain of a million")
+    size.add_argument("--quick", action="store_true", help="less of everything, in a few minutes")
+    size.add_argument("--full", action="store_true", help="more repeats, and queues of a million")
     parser.add_argument(
-        "--only", action="append", choices=CASES, metavar="NAME", help=f"of {', '.join(CASES)}"
+        "--store", action="append", choices=GROUNDS, help="only this one; may be repeated"
+    )
+    parser.add_argument(
+        "--cases", action="append", metavar="NAMES", help=f"only these: {', '.join(CASES)}"
+    )
+    parser.add_argument(
+        "--peers",
+        action="append",
+        metavar="NAMES",
+        help=f"only beside these, or `none`: {', '.join(registry.names())}",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw them, as PNG or SVG")
     parser.add_argument("--page", type=Path, metavar="FILE", help="put them as tables into it")
+    parser.add_argument(
+        "--read", type=Path, metavar="FILE", help="measure nothing: take what --json wrote"
+    )
     parser.add_argument("--dir", type=Path, help="where the databases lie; a real disk")
-    return parser.parse_args()
+    wanted = parser.parse_args()
+    wanted.cases = _names(parser, wanted.cases, list(CASES))
+    wanted.peers = _names(parser, wanted.peers, registry.names())
+    return wanted
 
 
-def warm_up(bench: Bench) -> None:
+def _names(parser: argparse.ArgumentParser, given: list[str] | None, known: list[str]) -> list[str]:
+    if given is None:
+        return known
+    asked = [name for names in given for name in names.split(",") if name not in {"", "none"}]
+    for name in asked:
+        if name not in known:
+            parser.error(f"{name!r} is none of {', '.join(known)}")
+    return [name for name in known if name in asked]
+
+
+def _measure(wanted: argparse.Namespace) -> dict[str, Any]:
+    console = Console()
+    folder = Path(tempfile.mkdtemp(prefix="headway-bench-", dir=wanted.dir))
+    scale = QUICK if wanted.quick else FULL if wanted.full else DEFAULT
+    about = facts(folder)
+    for name, fact in about.items():
+        console.print(f"{name}: {fact}", highlight=False, markup=False)
+    begin = time.monotonic()
+    try:
+        stores = [
+            _measure_on(name, wanted, scale, folder, console) for name in wanted.store or GROUNDS
+        ]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    console.print(f"\nall measured in {time.monotonic() - begin:.0f} s", highlight=False)
+    return {"about": about, "stores": stores}
+
+
+def _measure_on(
+    name: str, wanted: argparse.Namespace, scale: Scale, folder: Path, console: Console
+) -> dict[str, Any]:
+    peers = [one for one in wanted.peers if name != "redis-everysec" or one in AOF_PEERS]
+    try:
+        with GROUNDS[name]() as ground:
+            found, missing = registry.systems(ground, peers)
+            with Bench(ground, scale, folder, console, found) as bench:
+                bench.say(f"\n{ground.title}", "bold underline")
+                for fact, told in ground.facts().items():
+                    bench.say(f"{fact}: {told}")
+                for system in bench.peers:
+                    bench.say(f"beside {system.name} {system.version}: {system.setting}")
+                for absent in missing:
+                    bench.say(f"without {absent.name}: {absent.why}")
+                _run(bench, [case for case in wanted.cases if name in CASES[case][1]])
+                return {
+                    "store": name,
+                    "title": ground.title,
+                    "facts": ground.facts(),
+                    "peers": [
+                        {"name": one.name, "version": one.version, "setting": one.setting}
+                        for one in bench.peers
+                    ],
+                    "missing": [absent._asdict() for absent in missing],
+                    **bench.notebook.as_json(),
+                }
+    except NoGround as reason:
+        console.print(f"\nwithout {name}: {reason}", style="bold", highlight=False, markup=False)
+        empty = {"figures": [], "goals": [], "faults": [], "remarks": []}
+        absent = {"name": name, "why": str(reason)}
+        return {
+            "store": name,
+            "title": name,
+            "facts": {},
+            "peers": [],
+            "missing": [absent],
+            **empty,
+        }
+
+
+def _run(bench: Bench, cases: list[str]) -> None:
+    begin = time.monotonic()
+    _warm_up(bench)
+    for number, name in enumerate(cases, 1):
+        title, _, measure = CASES[name]
+        bench.say(f"\n[{number} of {len(cases)}] {title}", "bold")
+        measure(bench)
+    bench.say("")
+    goals.against_peers(bench)
+    goals.of_two_processes(bench)
+    _sum_up(bench, time.monotonic() - begin)
+
+
+def _warm_up(bench: Bench) -> None:
     """The first to write would else pay for a cold machine."""
-    with bench.fresh() as folder:
-        with_headway.drain(folder, WARM)
-        with_huey.enqueue_one(folder, WARM)
-        with_litequeue.enqueue_one(folder, WARM)
+    with bench.fresh() as place:
+        bench.enqueue(bench.engine, place, "many", WARM)
+    for system in bench.peers[:2]:
+        with bench.fresh() as place:
+            bench.enqueue(system, place, "one", WARM)
 
 
 def _sum_up(bench: Bench, seconds: float) -> None:

@@ -1,46 +1,118 @@
-"""What every case is given: how much to measure, where, and where to write it down."""
+"""What every case is given: how much to measure, of whom, where, and where to write it down."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 
-from bench.notebook import HEADWAY, Figure, Goal, Notebook, digits
+from bench.child import Child, ChildFailed
+from bench.notebook import Figure, Goal, Notebook, digits
+from bench.places.place import Ground, Place
 from bench.scale import Scale
+from bench.systems.system import System
 
 
 @dataclass(slots=True)
 class Bench:
-    """One run.
+    """The measurements on one store.
 
     Attributes:
+        ground: the store.
         scale: how much to measure.
         folder: where the databases of the run lie.
         console: where progress is shown.
+        systems: who is measured; this engine first.
         notebook: what was measured.
     """
 
+    ground: Ground
     scale: Scale
     folder: Path
     console: Console
+    systems: list[System]
     notebook: Notebook = field(default_factory=Notebook)
+    producers: dict[str, Child] = field(default_factory=dict)
+    stack: ExitStack = field(default_factory=ExitStack)
     made: int = 0
 
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for producer in self.producers.values():
+            _let_go(producer)
+        self.stack.close()
+
+    @property
+    def engine(self) -> System:
+        """This engine."""
+        return self.systems[0]
+
+    @property
+    def peers(self) -> Sequence[System]:
+        """All others."""
+        return self.systems[1:]
+
     @contextmanager
-    def fresh(self) -> Generator[Path]:
-        """An empty folder for one database, removed afterwards."""
+    def fresh(self) -> Generator[Place]:
+        """An empty store, removed afterwards."""
         self.made += 1
-        folder = self.folder / f"{self.made:03}"
+        folder = self.folder / f"{self.ground.name}-{self.made:03}"
         folder.mkdir()
         try:
-            yield folder
+            with self.ground.fresh(folder) as place:
+                yield place
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def producing(self, system: System, place: Place) -> Generator[Child]:
+        """The process that enqueues for a system, with the queue of a place open.
+
+        It is one and the same for the whole run, so that what is imported once is paid once.
+        """
+        producer = self.producers.get(system.name)
+        if producer is None:
+            producer = self.stack.enter_context(system.producing())
+            self.producers[system.name] = producer
+        try:
+            producer.ask(place.url)
+            yield producer
+            producer.ask(None)
+        except BaseException:
+            # Nobody knows what it does now; the next one begins anew.
+            self.producers.pop(system.name, None)
+            raise
+
+    def enqueue(self, system: System, place: Place, verb: str, *rest: object) -> float:
+        """What one command to the process that enqueues answers, mostly jobs a second."""
+        with self.producing(system, place) as producer:
+            return producer.ask((verb, *rest))
+
+    def in_turns(
+        self, turns: dict[str, Callable[[Place], float]], *, repeats: int | None = None
+    ) -> dict[str, list[float]]:
+        """Each in its turn, A B A B, each time in an empty store; who fails is left out."""
+        values: dict[str, list[float]] = {name: [] for name in turns}
+        failed: set[str] = set()
+        repeats = repeats or self.scale.repeats
+        for repeat in range(repeats):
+            for name, measure in turns.items():
+                if name in failed:
+                    continue
+                self.doing(f"{name}, {repeat + 1} of {repeats}")
+                try:
+                    with self.fresh() as place:
+                        values[name].append(measure(place))
+                except ChildFailed as failure:
+                    failed.add(name)
+                    self.fault(name, f"failed: {failure}")
+        return {name: each for name, each in values.items() if each}
 
     def say(self, text: str, style: str | None = None) -> None:
         """Prints a line as it is."""
@@ -79,6 +151,15 @@ class Bench:
 
     def fault(self, system: str, what: str) -> None:
         """Notes what no figure makes up for; a peer's is a remark beside its figures."""
-        faults = self.notebook.faults if system == HEADWAY else self.notebook.remarks
+        of_peer = any(system == peer.name for peer in self.peers)
+        faults = self.notebook.remarks if of_peer else self.notebook.faults
         faults.append(f"{system}, {what}")
         self.say(f"  {faults[-1]}", "bold red")
+
+
+def _let_go(producer: Child) -> None:
+    """Lets a process that enqueues end; one that is gone already is none."""
+    try:
+        producer.send(None)
+    except ChildFailed:
+        return

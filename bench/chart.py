@@ -1,52 +1,71 @@
-"""The figures as one picture: a row of bars for each comparison, with whiskers to its ends."""
+"""The figures as pictures: a row of bars for each comparison, with whiskers to its ends."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from bench.notebook import Figure, Notebook, digits
+from bench.notebook import HEADWAY, Figure, digits, figures_of
+from bench.picture_names import picture
 
 OURS = "#1b6ca8"
 OTHERS = "#b8c4cc"
 LIMIT = "#e0a458"
+WIDTH, LEAST_HEIGHT, BAR = 13, 1.1, 0.24
 
 
-def draw(notebook: Notebook, path: Path) -> None:
-    """Draws all cases in which more than one was measured.
+def draw(result: Mapping[str, Any], path: Path) -> None:
+    """Draws one picture for each store, of all cases in which more than one was measured.
 
     Args:
-        notebook: what was measured.
-        path: PNG or SVG, by its ending.
+        result: as `--json` writes it.
+        path: what the pictures are named after; PNG or SVG, by its ending.
     """
     # Only who wants a picture needs the library.
     import matplotlib as mpl  # noqa: PLC0415
 
     mpl.use("Agg")
+    # The same figures make the same file.
+    mpl.rcParams["svg.hashsalt"] = "headway"
+    for store in result["stores"]:
+        _draw(store, picture(path, store["store"]))
+
+
+def _draw(store: Mapping[str, Any], path: Path) -> None:
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     cases: dict[str, list[Figure]] = {}
-    for figure in notebook.figures:
+    for figure in figures_of(store):
         cases.setdefault(figure.case, []).append(figure)
-    shown = {case: figures for case, figures in cases.items() if len(figures) > 1}
+    shown = [(case, figures) for case, figures in cases.items() if len(figures) > 1]
     if not shown:
         return
     columns = 2
-    rows = -(-len(shown) // columns)
-    canvas, grid = plt.subplots(rows, columns, figsize=(13, 2.3 * rows), squeeze=False)
+    pairs = [shown[at : at + columns] for at in range(0, len(shown), columns)]
+    heights = [LEAST_HEIGHT + BAR * max(len(figures) for _, figures in pair) for pair in pairs]
+    canvas, grid = plt.subplots(
+        len(pairs),
+        columns,
+        figsize=(WIDTH, sum(heights)),
+        squeeze=False,
+        gridspec_kw={"height_ratios": heights},
+    )
     for axes in grid.flat[len(shown) :]:
         axes.set_visible(False)
-    for axes, (case, figures) in zip(grid.flat, shown.items(), strict=False):
-        _bars(axes, case, figures)
-    canvas.suptitle("Headway on SQLite, synchronous=FULL", fontsize=14)
+    peers = {peer["name"] for peer in store["peers"]}
+    for axes, (case, figures) in zip(grid.flat, shown, strict=False):
+        _bars(axes, case, figures, peers)
+    canvas.suptitle(f"{HEADWAY.title()} on {store['title']}", fontsize=14, x=0.02, ha="left")
     marks = [plt.Rectangle((0, 0), 1, 1, color=color) for color in (OURS, OTHERS, LIMIT)]
     names = ["this engine", "peers", "the machine's limits"]
     canvas.legend(marks, names, loc="upper right", ncols=3, frameon=False, fontsize=9)
-    canvas.tight_layout(rect=(0, 0, 1, 0.98))
-    canvas.savefig(path, dpi=110)
+    canvas.tight_layout(rect=(0, 0, 1, 1 - 0.4 / sum(heights)))
+    canvas.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(canvas)
 
 
-def _bars(axes, case: str, figures: list[Figure]) -> None:
+def _bars(axes, case: str, figures: list[Figure], peers: set[str]) -> None:
     names = [figure.system for figure in figures]
     medians = [figure.median for figure in figures]
     below = [max(0.0, figure.median - min(figure.values)) for figure in figures]
@@ -56,7 +75,7 @@ def _bars(axes, case: str, figures: list[Figure]) -> None:
         places,
         medians,
         xerr=[below, above],
-        color=[_color(name) for name in names],
+        color=[_color(name, peers) for name in names],
         error_kw={"lw": 1, "capsize": 2},
     )
     axes.set_yticks(list(places), names, fontsize=8)
@@ -65,7 +84,7 @@ def _bars(axes, case: str, figures: list[Figure]) -> None:
     better = "more is better" if unit == "/s" else "less is better"
     axes.set_title(f"{case} ({unit}, {better})", fontsize=9, loc="left")
     most = max(max(figure.values) for figure in figures)
-    axes.set_xlim(min(0.0, *medians), most * 1.18)
+    axes.set_xlim(min(0.0, *medians), max(most, 1e-9) * 1.18)
     for place, figure in zip(places, figures, strict=True):
         end = max(0.0, *figure.values) + most * 0.01
         axes.text(end, place, digits(figure.median), va="center", fontsize=8)
@@ -74,7 +93,7 @@ def _bars(axes, case: str, figures: list[Figure]) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _color(name: str) -> str:
+def _color(name: str, peers: set[str]) -> str:
     if name.startswith("apsw"):
         return LIMIT
-    return OTHERS if name in {"huey", "litequeue"} else OURS
+    return OTHERS if name in peers else OURS

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import time
+import traceback
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
-from typing import Any
+from multiprocessing.context import SpawnProcess
+from typing import Any, NamedTuple
 
 LIMIT_S = 600.0
+LEAVE_S = 20.0
+"""Given to a process to end by itself once it has said all."""
+LOOK_S = 0.01
 _SPAWN = multiprocessing.get_context("spawn")
+
+
+class ChildFailed(Exception):
+    """A process ended before it had said what it was asked; tells what it said last."""
+
+
+class _Failure(NamedTuple):
+    text: str
 
 
 class Child:
@@ -21,28 +37,66 @@ class Child:
 
     def receive(self) -> Any:
         """What it sends next."""
-        if not self._pipe.poll(LIMIT_S):
-            message = f"the process {self.pid} said nothing for {LIMIT_S:.0f} s"
-            raise TimeoutError(message)
-        return self._pipe.recv()
+        try:
+            if not self._pipe.poll(LIMIT_S):
+                message = f"the process {self.pid} said nothing for {LIMIT_S:.0f} s"
+                raise ChildFailed(message)
+            value = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            message = f"the process {self.pid} is gone"
+            raise ChildFailed(message) from error
+        if isinstance(value, _Failure):
+            raise ChildFailed(value.text)
+        return value
 
     def send(self, value: object) -> None:
         """Tells it something."""
-        self._pipe.send(value)
+        try:
+            self._pipe.send(value)
+        except OSError as error:
+            message = f"the process {self.pid} is gone"
+            raise ChildFailed(message) from error
+
+    def ask(self, value: object) -> Any:
+        """Tells it something and waits for what it answers."""
+        self.send(value)
+        return self.receive()
+
+    def look(self) -> None:
+        """Fails if it has said that it failed; does not wait."""
+        if self._pipe.poll(0):
+            self.receive()
 
 
 @contextmanager
 def child(target: Callable[..., None], *args: object) -> Generator[Child]:
     """Runs a function in a new process; its first argument is the pipe to here."""
     here, there = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=target, args=(there, *args), daemon=True)
+    process = _SPAWN.Process(target=_run, args=(there, target, args))
     process.start()
     there.close()
     try:
         yield Child(here, process.pid or 0)
-        process.join(LIMIT_S)
+        _await_end(process)
     finally:
-        if process.is_alive():
-            process.kill()
-            process.join()
+        # With the processes that it may have started itself.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid or 0, signal.SIGKILL)
+        process.kill()
+        process.join()
         here.close()
+
+
+def _await_end(process: SpawnProcess) -> None:
+    # Not by `join`: it also waits for the processes that this one has left behind.
+    end = time.monotonic() + LEAVE_S
+    while process.is_alive() and time.monotonic() < end:
+        time.sleep(LOOK_S)
+
+
+def _run(pipe: Connection, target: Callable[..., None], args: tuple[object, ...]) -> None:
+    os.setpgid(0, 0)
+    try:
+        target(pipe, *args)
+    except BaseException:  # noqa: BLE001  (whatever it is, the one who measures must see it)
+        pipe.send(_Failure(traceback.format_exc(limit=-3).strip()))

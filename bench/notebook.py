@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -106,6 +106,18 @@ class Notebook:
             "faults": self.faults,
             "remarks": self.remarks,
         }
+
+
+def figures_of(store: Mapping[str, Any]) -> list[Figure]:
+    """The figures of one store, from what `as_json` told of it."""
+    names = ("case", "system", "unit", "values", "note")
+    return [Figure(*(one[name] for name in names)) for one in store["figures"]]
+
+
+def goals_of(store: Mapping[str, Any]) -> list[Goal]:
+    """The goals of one store, from what `as_json` told of it."""
+    names = ("what", "ratio", "bound", "least")
+    return [Goal(*(one[name] for name in names)) for one in store["goals"]]
 
 
 def digits(value: float) -> str:

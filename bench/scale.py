@@ -12,15 +12,19 @@ class Scale:
     Attributes:
         repeats: of everything that is compared, in turns.
         single: enqueues one by one.
-        bulk: jobs enqueued in batches of 1,000.
+        bulk: jobs that this engine enqueues in batches of 1,000.
+        bulk_peers: jobs that each peer does.
         drain: jobs queued before the drain that is compared with peers.
+        drain_slow: jobs queued for peers that do fewer than a thousand a second.
         deep: jobs queued before deeper drains of this engine alone.
         gated: jobs of the drain with gates on every job, and without.
         latency: jobs sent at 50 a second, for each repeat.
         burst: jobs due at one moment.
+        burst_slow: for peers that do fewer than a thousand a second.
         paced: jobs due at 1,000 a second.
         few: jobs held by the small store of the comparison by depth.
         held: jobs held by the large one.
+        held_postgres: the same on PostgreSQL.
         parked: jobs behind one full gate.
         claims: claims timed in the comparisons by depth.
         idle_s: seconds for which idle workers are watched.
@@ -30,14 +34,18 @@ class Scale:
     repeats: int = 3
     single: int = 2_000
     bulk: int = 50_000
+    bulk_peers: int = 10_000
     drain: int = 20_000
+    drain_slow: int = 2_000
     deep: tuple[int, ...] = (100_000,)
     gated: int = 20_000
     latency: int = 200
     burst: int = 10_000
+    burst_slow: int = 2_000
     paced: int = 5_000
     few: int = 10_000
     held: int = 1_000_000
+    held_postgres: int = 1_000_000
     parked: int = 100_000
     claims: int = 60
     idle_s: float = 8.0
@@ -48,17 +56,31 @@ DEFAULT = Scale()
 QUICK = Scale(
     single=500,
     bulk=10_000,
+    bulk_peers=2_000,
     drain=5_000,
+    drain_slow=500,
     deep=(20_000,),
     gated=5_000,
     latency=50,
     burst=2_000,
+    burst_slow=500,
     paced=1_000,
     few=1_000,
     held=50_000,
+    held_postgres=50_000,
     parked=10_000,
     claims=30,
     idle_s=3.0,
     sized=10_000,
 )
-FULL = Scale(repeats=5, deep=(100_000, 1_000_000), latency=500, paced=10_000, claims=100)
+FULL = Scale(
+    repeats=5,
+    bulk_peers=50_000,
+    drain_slow=20_000,
+    burst_slow=10_000,
+    deep=(100_000, 1_000_000),
+    held_postgres=5_000_000,
+    latency=500,
+    paced=10_000,
+    claims=100,
+)

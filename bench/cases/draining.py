@@ -1,100 +1,100 @@
-"""Drain: all is queued first, then one worker process does it; first handler to last."""
+"""Drain: all is queued first, then worker processes do it; first handler to last."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from bench.bench import Bench
-from bench.cases.enqueueing import in_turns, raw_rate
+from bench.cases.raw_limits import raw_rate
 from bench.notebook import HEADWAY
+from bench.places.place import Place
 from bench.raw import RawTable
-from bench.systems import with_headway, with_huey, with_litequeue
-from bench.tally import Delivered
+from bench.systems import with_headway
+from bench.systems.system import PythonSystem, System
+from bench.working import drain
 
 DRAIN = "drain of no-op jobs"
+PAIR = "drain by two processes"
 DEEP = "drain by depth"
 GATED = "drain with gates on every job"
 CLAIMS = "raw claims"
 
 
 def against_peers(bench: Bench) -> None:
-    count = bench.scale.drain
-    turns = {
-        "headway": with_headway.drain,
-        "huey": with_huey.drain,
-        "litequeue": with_litequeue.drain,
-    }
-    note = f"{count:,} queued"
-    rates = in_turns(
-        bench, {name: _rate(bench, name, count, drain) for name, drain in turns.items()}
-    )
-    for name, values in rates.items():
-        bench.add(DRAIN, name, "/s", values, note)
-    ours = bench.notebook.find(DRAIN, "headway")
-    peer = bench.notebook.find(DRAIN, "huey")
-    if ours and peer:
-        bench.goal("drain against huey", ours.median / peer.median, least=10)
+    _compare(bench, DRAIN, workers=1)
+
+
+def by_two(bench: Bench) -> None:
+    _compare(bench, PAIR, workers=2)
+
+
+def _compare(bench: Bench, case: str, workers: int) -> None:
+    turns: dict[str, Callable[[Place], float]] = {}
+    notes: dict[str, str] = {}
+    for system in bench.systems:
+        count = bench.scale.drain_slow if system.slow else bench.scale.drain
+        turns[system.name] = _rate(bench, system, count, workers)
+        notes[system.name] = f"{count:,} queued"
+    for name, values in bench.in_turns(turns).items():
+        bench.add(case, name, "/s", values, notes[name])
 
 
 def raw_claims(bench: Bench) -> None:
     count = bench.scale.drain
 
-    def claims(size: int) -> Callable[[Path], float]:
-        def measure(folder: Path) -> float:
+    def claims(size: int) -> Callable[[Place], float]:
+        def measure(place: Place) -> float:
             def filled(table: RawTable) -> float:
                 table.bulk(count)
                 return table.claims(count, size)
 
-            return raw_rate(folder, filled)
+            return raw_rate(place, filled)
 
         return measure
 
     sizes = {f"apsw, {size} a claim": claims(size) for size in (100, 1_000)}
-    for name, values in in_turns(bench, sizes).items():
+    for name, values in bench.in_turns(sizes).items():
         bench.add(CLAIMS, name, "/s", values)
 
 
 def by_depth(bench: Bench) -> None:
-    shallow = bench.scale.drain
-    depths = (shallow, *bench.scale.deep)
-    turns = {
-        f"{depth:,} queued": _rate(bench, HEADWAY, depth, with_headway.drain) for depth in depths
-    }
-    for name, values in in_turns(bench, turns).items():
+    depths = (bench.scale.drain, *bench.scale.deep)
+    turns = {f"{depth:,} queued": _rate(bench, bench.engine, depth) for depth in depths}
+    for name, values in bench.in_turns(turns).items():
         bench.add(DEEP, name, "/s", values)
-    base = bench.notebook.find(DEEP, f"{shallow:,} queued")
+    base = bench.notebook.find(DEEP, f"{bench.scale.drain:,} queued")
     for depth in bench.scale.deep:
         deep = bench.notebook.find(DEEP, f"{depth:,} queued")
         if base and deep:
-            what = f"drain at {depth:,} queued against {shallow:,}"
+            what = f"drain at {depth:,} queued against {bench.scale.drain:,}"
             bench.goal(what, deep.median / base.median, least=0.8)
 
 
 def with_gates(bench: Bench) -> None:
     count = bench.scale.gated
-
-    def gated(folder: Path, jobs: int) -> Delivered:
-        return with_headway.drain(folder, jobs, with_headway.wide_gates())
-
+    gated = PythonSystem(with_headway.Headway(bench.ground.store, gated=True))
+    gated.name = "headway, Slots, Rate and Pool"
     turns = {
-        "without gates": _rate(bench, HEADWAY, count, with_headway.drain),
-        "Slots, Rate and Pool": _rate(bench, HEADWAY, count, gated),
+        "headway, without gates": _rate(bench, bench.engine, count),
+        gated.name: _rate(bench, gated, count),
     }
-    for name, values in in_turns(bench, turns).items():
+    for name, values in bench.in_turns(turns).items():
         bench.add(GATED, name, "/s", values)
-    plain = bench.notebook.find(GATED, "without gates")
-    wide = bench.notebook.find(GATED, "Slots, Rate and Pool")
+    plain = bench.notebook.find(GATED, "headway, without gates")
+    wide = bench.notebook.find(GATED, gated.name)
     if plain and wide:
         bench.goal("drain with three gates against none", wide.median / plain.median, least=0.5)
 
 
-def _rate(
-    bench: Bench, name: str, count: int, drain: Callable[[Path, int], Delivered]
-) -> Callable[[Path], float]:
-    def measure(folder: Path) -> float:
-        done = drain(folder, count)
-        bench.delivered(name, f"{count:,} drained", done.lost, done.double)
-        return count / done.seconds
+def _rate(bench: Bench, system: System, count: int, workers: int = 1) -> Callable[[Place], float]:
+    def measure(place: Place) -> float:
+        bench.enqueue(system, place, "many", count)
+        done = drain(system, place, count, workers=workers)
+        lost = done.lost
+        if system.name.startswith(HEADWAY):
+            # What the record says must be what the handlers saw.
+            lost = max(lost, count - with_headway.succeeded(place.url))
+        bench.delivered(system.name, f"{count:,} drained", lost, done.double)
+        return (count - done.lost) / done.seconds
 
     return measure

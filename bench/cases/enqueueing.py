@@ -1,19 +1,23 @@
-"""Enqueue one by one, by many callers at once, and in bulk; beside what apsw alone commits."""
+"""Enqueue one by one, by many callers at once, and in bulk; on SQLite beside what apsw commits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from bench import raw
 from bench.bench import Bench
-from bench.raw import RawTable
-from bench.systems import with_headway, with_huey, with_litequeue
+from bench.cases.raw_limits import raw_rate
+from bench.child import child
+from bench.notebook import HEADWAY
+from bench.places.place import Place
+from bench.systems import with_headway
+from bench.systems.system import System
 
 ONE = "enqueue one by one"
 BULK = "enqueue in bulk"
 RAW = "apsw, same row"
 BARE = "apsw, six columns"
+SYNC = "headway, app.send"
 MANY = "headway, 32 callers"
 TOGETHER = 5
 """Times as many jobs where callers share commits, so that it lasts long enough to be timed."""
@@ -21,20 +25,20 @@ TOGETHER = 5
 
 def one_by_one(bench: Bench) -> None:
     count = bench.scale.single
-    turns: dict[str, Callable[[Path], float]] = {
-        RAW: lambda folder: raw_rate(folder, lambda table: table.single(count)),
-        "headway": lambda folder: with_headway.enqueue_one(folder, count),
-        "headway, app.send": lambda folder: with_headway.enqueue_sync(folder, count),
-        MANY: lambda folder: with_headway.enqueue_together(folder, TOGETHER * count),
-        "huey": lambda folder: with_huey.enqueue_one(folder, count),
-        "litequeue": lambda folder: with_litequeue.enqueue_one(folder, count),
-        BARE: lambda folder: raw.bare_single(folder / "bare.db", count),
+    turns = {system.name: _enqueue(bench, system, "one", count) for system in bench.systems}
+    turns |= {
+        SYNC: lambda place: _sync(place, count),
+        MANY: _enqueue(bench, bench.engine, "together", TOGETHER * count),
     }
-    rates = in_turns(bench, turns)
-    for name, values in rates.items():
+    if bench.ground.store == "sqlite":
+        turns |= {
+            RAW: lambda place: raw_rate(place, lambda table: table.single(count)),
+            BARE: lambda place: raw.bare_single(place.folder / "bare.db", count),
+        }
+    for name, values in bench.in_turns(turns).items():
         bench.add(ONE, name, "/s", values)
     limit = bench.notebook.find(ONE, RAW)
-    alone = bench.notebook.find(ONE, "headway")
+    alone = bench.notebook.find(ONE, HEADWAY)
     many = bench.notebook.find(ONE, MANY)
     if limit and alone and many:
         bench.goal("enqueue one against raw commits", alone.median / limit.median, least=0.9)
@@ -43,35 +47,31 @@ def one_by_one(bench: Bench) -> None:
 
 def in_bulk(bench: Bench) -> None:
     count = bench.scale.bulk
-    turns: dict[str, Callable[[Path], float]] = {
-        RAW: lambda folder: raw_rate(folder, lambda table: table.bulk(count)),
-        "headway": lambda folder: with_headway.fill(folder, count),
-        BARE: lambda folder: raw.bare_bulk(folder / "bare.db", count),
-    }
-    for name, values in in_turns(bench, turns).items():
-        bench.add(BULK, name, "/s", values)
+    turns: dict[str, Callable[[Place], float]] = {}
+    notes: dict[str, str] = {}
+    for system in bench.systems:
+        if not system.bulk:
+            continue
+        fewer = count if system.name == HEADWAY else bench.scale.bulk_peers
+        turns[system.name] = _enqueue(bench, system, "many", fewer)
+        notes[system.name] = f"{fewer:,} jobs"
+    if bench.ground.store == "sqlite":
+        turns |= {
+            RAW: lambda place: raw_rate(place, lambda table: table.bulk(count)),
+            BARE: lambda place: raw.bare_bulk(place.folder / "bare.db", count),
+        }
+    for name, values in bench.in_turns(turns).items():
+        bench.add(BULK, name, "/s", values, notes.get(name, ""))
     limit = bench.notebook.find(BULK, RAW)
-    ours = bench.notebook.find(BULK, "headway")
+    ours = bench.notebook.find(BULK, HEADWAY)
     if limit and ours:
         bench.goal("bulk enqueue against raw inserts", ours.median / limit.median, least=0.5)
 
 
-def in_turns(bench: Bench, turns: dict[str, Callable[[Path], float]]) -> dict[str, list[float]]:
-    """Each in its turn, A B A B, each time in a folder of its own."""
-    values: dict[str, list[float]] = {name: [] for name in turns}
-    for repeat in range(bench.scale.repeats):
-        for name, measure in turns.items():
-            bench.doing(f"{name}, {repeat + 1} of {bench.scale.repeats}")
-            with bench.fresh() as folder:
-                values[name].append(measure(folder))
-    return values
+def _enqueue(bench: Bench, system: System, verb: str, count: int) -> Callable[[Place], float]:
+    return lambda place: bench.enqueue(system, place, verb, count)
 
 
-def raw_rate(folder: Path, measure: Callable[[RawTable], float]) -> float:
-    """What apsw alone reaches on a file that the engine has made."""
-    with_headway.fill(folder, 1)
-    table = RawTable.open(folder / "headway.db")
-    try:
-        return measure(table)
-    finally:
-        table.close()
+def _sync(place: Place, count: int) -> float:
+    with child(with_headway.enqueue_sync, place.url, count) as sender:
+        return sender.receive()

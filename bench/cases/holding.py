@@ -9,10 +9,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from bench.bench import Bench
 from bench.held import MINUTE_MS, Held, settle_memory
+from bench.places.place import Place
 from headway import Slots
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.runtime import event_loop
@@ -24,20 +24,22 @@ CHUNK = 20_000
 
 
 def by_held(bench: Bench) -> None:
-    few, many = f"{bench.scale.few:,} scheduled", f"{bench.scale.held:,} scheduled"
-    counts = {few: bench.scale.few, many: bench.scale.held}
-    with bench.fresh() as folder:
-        costs = event_loop.run(_by_held(bench, folder, counts))
+    scale = bench.scale
+    held = scale.held_postgres if bench.ground.store == "postgres" else scale.held
+    few, many = f"{scale.few:,} scheduled", f"{held:,} scheduled"
+    counts = {few: scale.few, many: held}
+    with bench.fresh() as place:
+        costs = event_loop.run(_by_held(bench, place, counts))
     _report(bench, HELD, costs, few, {many: 1.5})
 
 
 async def _by_held(
-    bench: Bench, folder: Path, counts: Mapping[str, int]
+    bench: Bench, place: Place, counts: Mapping[str, int]
 ) -> dict[str, dict[str, list[float]]]:
     async with AsyncExitStack() as stack:
         stores: dict[str, Held] = {}
         for name, count in counts.items():
-            stores[name] = held = await _open(stack, folder, str(count))
+            stores[name] = held = await _open(stack, place.beside(f"held{count}"))
             for done in range(0, count, CHUNK):
                 await held.add(min(CHUNK, count - done), due_in_ms=30 * MINUTE_MS)
                 if done and done % (10 * CHUNK) == 0:
@@ -60,18 +62,18 @@ def by_parked(bench: Bench) -> None:
         keyed: Slots("line:{phone}", 1),
         shared: Slots("line", 1),
     }
-    with bench.fresh() as folder:
-        costs = event_loop.run(_by_parked(bench, folder, gates))
+    with bench.fresh() as place:
+        costs = event_loop.run(_by_parked(bench, place, gates))
     _report(bench, PARKED, costs, none, {keyed: 1.2, shared: 1.2})
 
 
 async def _by_parked(
-    bench: Bench, folder: Path, gates: Mapping[str, GateSpec | None]
+    bench: Bench, place: Place, gates: Mapping[str, GateSpec | None]
 ) -> dict[str, dict[str, list[float]]]:
     async with AsyncExitStack() as stack:
         stores: dict[str, Held] = {}
         for number, (name, spec) in enumerate(gates.items()):
-            stores[name] = held = await _open(stack, folder, str(number))
+            stores[name] = held = await _open(stack, place.beside(f"parked{number}"))
             if spec is not None:
                 await _stand_behind(bench, held, spec, bench.scale.parked)
         settle_memory()
@@ -100,8 +102,8 @@ async def _stand_behind(bench: Bench, held: Held, spec: GateSpec, n: int) -> Non
             raise RuntimeError(message)
 
 
-async def _open(stack: AsyncExitStack, folder: Path, name: str) -> Held:
-    store = open_store(f"sqlite:///{folder / name}.db")
+async def _open(stack: AsyncExitStack, url: str) -> Held:
+    store = open_store(url)
     stack.push_async_callback(store.close)
     held = Held(store)
     await held.beat()

@@ -10,6 +10,7 @@ import psutil
 from bench.bench import Bench
 from bench.child import child
 from bench.systems import with_headway
+from bench.working import drain
 
 IDLE = "50 waiting workers"
 PROCESSES = 5
@@ -19,11 +20,11 @@ REST_S = 2.0
 
 
 def waiting(bench: Bench) -> None:
-    with bench.fresh() as folder, ExitStack() as stack:
-        with_headway.fill(folder, 1)
-        with_headway.drain_filled(folder, 1)
+    with bench.fresh() as place, ExitStack() as stack:
+        bench.enqueue(bench.engine, place, "many", 1)
+        drain(bench.engine, place, 1)
         children = [
-            stack.enter_context(child(with_headway.idle, folder, EACH)) for _ in range(PROCESSES)
+            stack.enter_context(child(with_headway.idle, place.url, EACH)) for _ in range(PROCESSES)
         ]
         for one in children:
             one.receive()

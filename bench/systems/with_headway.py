@@ -1,31 +1,100 @@
-"""This engine: an app on a SQLite file with its defaults, and one real worker process."""
+"""This engine: an app with its defaults on any store, and real worker processes."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import headway as hw
-from bench.child import Child, child
-from bench.tally import Delivered, Starts, Tally
+from bench.systems.peer import Ending, Peer, Producer
+from bench.tally import Handler
 from headway.contract.views import StatsQuery
 from headway.core.gates.spec import GateSpec
 from headway.runtime import event_loop
 from headway.runtime.kind import Kind
 
-NAME = "headway"
 CALLERS = 32
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Handler = Callable[[int], None]
+PLACES, GATED_PLACES = 100, 1_000
 
 
-def open_app(folder: Path, handler: Handler, gates: Sequence[GateSpec] = ()) -> tuple[hw.App, Kind]:
-    app = hw.App(f"sqlite:///{folder / 'headway.db'}", name="bench")
+class HeadwayProducer(Producer):
+    def __init__(self, app: hw.App, step: Kind) -> None:
+        self.app = app
+        self.step = step
+
+    async def one(self, number: int) -> None:
+        await self.app.send_async(self.step, number=number)
+
+    async def many(self, numbers: Sequence[int]) -> None:
+        await self.app.send_many_async(self.step.make(number=number) for number in numbers)
+
+    async def later(self, numbers: Sequence[int], due_at: int) -> None:
+        due = EPOCH + timedelta(milliseconds=due_at)
+        await self.app.send_many_async(self.step.make(number=number, due=due) for number in numbers)
+
+    async def spread(self, numbers: Sequence[int], due_at: int, step_ms: int) -> None:
+        """Each due so much after the one before."""
+        due = EPOCH + timedelta(milliseconds=due_at)
+        await self.app.send_many_async(
+            self.step.make(number=number, due=due + timedelta(milliseconds=step_ms * number))
+            for number in numbers
+        )
+
+    async def together(self, count: int) -> float:
+        """Awaited by many callers at once; jobs a second."""
+
+        async def caller(first: int) -> None:
+            for number in range(first, count, CALLERS):
+                await self.app.send_async(self.step, number=number)
+
+        begin = time.perf_counter()
+        await asyncio.gather(*(caller(first) for first in range(CALLERS)))
+        return count / (time.perf_counter() - begin)
+
+
+class Headway(Peer):
+    """The engine on one store.
+
+    Args:
+        store: which.
+        gated: each job passes a Slots, a Rate and a Pool.
+    """
+
+    name = "headway"
+    bulk = True
+
+    def __init__(self, store: str, *, gated: bool = False) -> None:
+        self.store = store
+        self.gated = gated
+
+    def open(self, url: str, handler: Handler) -> tuple[hw.App, Kind]:
+        return open_app(url, handler, wide_gates() if self.gated else ())
+
+    @asynccontextmanager
+    async def producer(self, url: str) -> AsyncGenerator[Producer]:
+        app, step = self.open(url, int)
+        # The first enqueue declares; it is not what is measured.
+        async with app:
+            yield HeadwayProducer(app, step)
+
+    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
+        async def work() -> None:
+            app, _ = self.open(url, handler)
+            worker = app.worker(concurrency=GATED_PLACES if self.gated else PLACES)
+            ending.calls(worker.stop)
+            await worker.run()
+            await app.close_async()
+
+        event_loop.run(work())
+
+
+def open_app(url: str, handler: Handler, gates: Sequence[GateSpec] = ()) -> tuple[hw.App, Kind]:
+    app = hw.App(url, name="bench")
 
     @app.job(name="step", lane="bench", gates=gates)
     async def step(job: hw.Job, number: int) -> None:
@@ -44,169 +113,44 @@ def wide_gates() -> list[GateSpec]:
     ]
 
 
-def _nothing(number: int) -> None:
-    del number
-
-
-# ----------------------------------------------------------------------------------- enqueueing
-
-
-@asynccontextmanager
-async def opened(
-    folder: Path, gates: Sequence[GateSpec] = ()
-) -> AsyncGenerator[tuple[hw.App, Kind]]:
-    app, step = open_app(folder, _nothing, gates)
-    async with app:
-        # The first enqueue declares; it is not what is measured.
-        yield app, step
-
-
-def enqueue_one(folder: Path, count: int) -> float:
-    """Awaited, one after another."""
-
-    async def work() -> float:
-        async with opened(folder) as (app, step):
-            begin = time.perf_counter()
-            for number in range(count):
-                await app.send_async(step, number=number)
-            return count / (time.perf_counter() - begin)
-
-    return event_loop.run(work())
-
-
-def enqueue_sync(folder: Path, count: int) -> float:
-    """By `app.send` from code that cannot await."""
-    app, step = open_app(folder, _nothing)
+def enqueue_sync(pipe: Connection, url: str, count: int) -> None:
+    """Sends by `app.send`, from code that cannot await; tells jobs a second."""
+    app, step = open_app(url, int)
     with app:
         begin = time.perf_counter()
         for number in range(count):
             app.send(step, number=number)
-        return count / (time.perf_counter() - begin)
+        pipe.send(count / (time.perf_counter() - begin))
 
 
-def enqueue_together(folder: Path, count: int) -> float:
-    """Awaited by many callers at once."""
+def succeeded(url: str) -> int:
+    """How many jobs have succeeded by the store's own record."""
 
-    async def work() -> float:
-        async with opened(folder) as (app, step):
+    async def look() -> int:
+        app, _ = open_app(url, int)
+        async with app:
+            stats = await app.store.read(StatsQuery())
+        return stats.counts.get("succeeded", 0)
 
-            async def caller(first: int) -> None:
-                for number in range(first, count, CALLERS):
-                    await app.send_async(step, number=number)
-
-            begin = time.perf_counter()
-            await asyncio.gather(*(caller(first) for first in range(CALLERS)))
-            return count / (time.perf_counter() - begin)
-
-    return event_loop.run(work())
+    return event_loop.run(look())
 
 
-def fill(
-    folder: Path, count: int, gates: Sequence[GateSpec] = (), due: object = None, step_ms: int = 0
-) -> float:
-    """Enqueues in steps of 1,000; jobs a second, the making of the jobs included.
+def fill(url: str, count: int) -> None:
+    """Enqueues from this process."""
 
-    Args:
-        folder: of the database.
-        count: jobs.
-        gates: of each job.
-        due: when all are due.
-        step_ms: each job is due so much after the one before.
-    """
-
-    async def work() -> float:
-        async with opened(folder, gates) as (app, step):
-            begin = time.perf_counter()
-            later = (lambda n: due + timedelta(milliseconds=n * step_ms)) if step_ms else None
-            await app.send_many_async(
-                step.make(number=number, due=later(number) if later else due)
-                for number in range(count)
-            )
-            return count / (time.perf_counter() - begin)
-
-    return event_loop.run(work())
-
-
-def schedule(folder: Path, count: int, due_at: int, step_ms: int = 0) -> None:
-    """Enqueues jobs that are due at one moment, in ms UTC, or one after another from then on."""
-    fill(folder, count, due=EPOCH + timedelta(milliseconds=due_at), step_ms=step_ms)
-
-
-@contextmanager
-def sender(folder: Path) -> Generator[Callable[[int], int]]:
-    """Enqueues one and says when the call returned, by the monotonic clock in ns."""
-    loop = asyncio.new_event_loop()
-    app, step = open_app(folder, _nothing)
-    loop.run_until_complete(app.declare())
-
-    def send(number: int) -> int:
-        loop.run_until_complete(app.send_async(step, number=number))
-        return time.monotonic_ns()
-
-    yield send
-    loop.run_until_complete(app.close_async())
-    loop.close()
-
-
-# --------------------------------------------------------------------------------------- working
-
-
-def drain(folder: Path, count: int, gates: Sequence[GateSpec] = ()) -> Delivered:
-    fill(folder, count, gates)
-    return drain_filled(folder, count, gated=bool(gates))
-
-
-def drain_filled(folder: Path, count: int, *, gated: bool = False) -> Delivered:
-    with child(_drain, folder, count, gated) as worker:
-        return worker.receive()
-
-
-def _drain(pipe: Connection, folder: Path, count: int, gated: bool) -> None:
-    async def work() -> Delivered:
-        tally = Tally(count)
-        app, _ = open_app(folder, tally, wide_gates() if gated else ())
-        await _work(app, tally, concurrency=1_000 if gated else 100)
-        stats = await app.store.read(StatsQuery())
-        await app.close_async()
-        seconds, lost, double = tally.delivered()
-        # What the record says must be what the handlers saw.
-        return Delivered(seconds, max(lost, count - stats.counts.get("succeeded", 0)), double)
-
-    pipe.send(event_loop.run(work()))
-
-
-@contextmanager
-def worker(folder: Path, count: int, *, wall: bool = False) -> Generator[Child]:
-    """A worker in its own process, ready; it sends each job's start, then ends."""
-    with child(_start, folder, count, wall) as running:
-        running.receive()
-        yield running
-
-
-def _start(pipe: Connection, folder: Path, count: int, wall: bool) -> None:
     async def work() -> None:
-        starts = Starts(count, time.time_ns if wall else time.monotonic_ns)
-        app, _ = open_app(folder, starts)
-        await app.declare()
-        pipe.send("ready")
-        await _work(app, starts, concurrency=100)
-        await app.close_async()
-        pipe.send(starts.seen)
+        app, step = open_app(url, int)
+        async with app:
+            await app.send_many_async(step.make(number=number) for number in range(count))
 
     event_loop.run(work())
 
 
-async def _work(app: hw.App, handler: Tally | Starts, *, concurrency: int) -> None:
-    worker = app.worker(concurrency=concurrency)
-    handler.on_full = worker.stop
-    await worker.run()
-
-
-def idle(pipe: Connection, folder: Path, workers: int) -> None:
+def idle(pipe: Connection, url: str, workers: int) -> None:
     """Lets workers wait in one process until it is told to end."""
 
     async def work() -> None:
-        app, _ = open_app(folder, _nothing)
+        app, _ = open_app(url, int)
         running = [app.worker(concurrency=10) for _ in range(workers)]
         tasks: list[Awaitable[None]] = [asyncio.ensure_future(one.run()) for one in running]
         pipe.send("ready")

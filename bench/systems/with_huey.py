@@ -1,104 +1,76 @@
-"""huey on SQLite with an fsync for each commit, at its best setting here: one thread."""
+"""huey, at its best setting here: one thread, and no results.
+
+On SQLite with an fsync for each commit. On Redis its worker blocks for one job at a time.
+"""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+import threading
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
-from multiprocessing.connection import Connection
 from pathlib import Path
 
-from huey import SqliteHuey
+from huey import RedisHuey, SqliteHuey
+from huey.api import Huey
 
-from bench.child import Child, child
-from bench.tally import Delivered, Starts, Tally
-
-NAME = "huey"
-Handler = Callable[[int], None]
-
-
-def open_queue(folder: Path, handler: Handler) -> tuple[SqliteHuey, Callable[..., object]]:
-    huey = SqliteHuey("bench", filename=str(folder / "huey.db"), fsync=True, results=False)
-
-    @huey.task(name="noop")
-    def noop(number: int) -> None:
-        handler(number)
-
-    return huey, noop
+from bench.places.sqlite import file_beside
+from bench.systems.peer import Ending, Peer, Producer
+from bench.tally import Handler
 
 
-def _nothing(number: int) -> None:
-    del number
+class HueyProducer(Producer):
+    def __init__(self, huey: Huey, noop: Callable[[int], object]) -> None:
+        self.huey = huey
+        self.noop = noop
+
+    async def one(self, number: int) -> None:
+        self.noop(number)
+
+    async def later(self, numbers: Sequence[int], due_at: int) -> None:
+        eta = datetime.fromtimestamp(due_at / 1000)  # noqa: DTZ006  (huey takes local time)
+        for number in numbers:
+            self.huey.enqueue(self.noop.s(number, eta=eta))  # type: ignore[attr-defined]  # made by the decorator
 
 
-def enqueue_one(folder: Path, count: int) -> float:
-    huey, noop = open_queue(folder, _nothing)
-    begin = time.perf_counter()
-    for number in range(count):
-        noop(number)
-    seconds = time.perf_counter() - begin
-    huey.storage.close()
-    return count / seconds
+class HueyOnRedis(Peer):
+    name = "huey"
+    store = "redis"
+    setting = "1 thread, no results"
+
+    def open(self, url: str, handler: Handler) -> tuple[Huey, Callable[[int], object]]:
+        huey = self.connect(url)
+
+        @huey.task(name="noop")
+        def noop(number: int) -> None:
+            handler(number)
+
+        return huey, noop
+
+    def connect(self, url: str) -> Huey:
+        return RedisHuey("bench", url=url, results=False)
+
+    @asynccontextmanager
+    async def producer(self, url: str) -> AsyncGenerator[Producer]:
+        huey, noop = self.open(url, int)
+        yield HueyProducer(huey, noop)
+        huey.storage.close()
+
+    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
+        huey, _ = self.open(url, handler)
+        consumer = huey.create_consumer(workers=1, periodic=False, check_worker_health=False)
+        over = threading.Event()
+        ending.calls(over.set)
+        consumer.start()
+        over.wait()
+        consumer.stop(graceful=True)
+        for _, thread in consumer.worker_threads:
+            thread.join()
 
 
-def drain(folder: Path, count: int) -> Delivered:
-    enqueue_one(folder, count)
-    with child(_drain, folder, count) as worker:
-        return worker.receive()
+class HueyOnSqlite(HueyOnRedis):
+    store = "sqlite"
 
-
-def _drain(pipe: Connection, folder: Path, count: int) -> None:
-    tally = Tally(count)
-    _consume(folder, tally, pipe)
-    pipe.send(tally.delivered())
-
-
-@contextmanager
-def worker(folder: Path, count: int, *, wall: bool = False) -> Generator[Child]:
-    with child(_start, folder, count, wall) as running:
-        running.receive()
-        yield running
-
-
-def _start(pipe: Connection, folder: Path, count: int, wall: bool) -> None:
-    starts = Starts(count, time.time_ns if wall else time.monotonic_ns)
-    _consume(folder, starts, pipe, ready=True)
-    pipe.send(starts.seen)
-
-
-def _consume(
-    folder: Path, handler: Tally | Starts, pipe: Connection, *, ready: bool = False
-) -> None:
-    logging.disable(logging.CRITICAL)
-    huey, _ = open_queue(folder, handler)
-    consumer = huey.create_consumer(workers=1, periodic=False, check_worker_health=False)
-    consumer.start()
-    if ready:
-        pipe.send("ready")
-    handler.full.wait()
-    consumer.stop(graceful=True)
-    for _, thread in consumer.worker_threads:
-        thread.join()
-
-
-@contextmanager
-def sender(folder: Path) -> Generator[Callable[[int], int]]:
-    huey, noop = open_queue(folder, _nothing)
-
-    def send(number: int) -> int:
-        noop(number)
-        return time.monotonic_ns()
-
-    yield send
-    huey.storage.close()
-
-
-def schedule(folder: Path, count: int, due_at: int) -> None:
-    """Enqueues jobs that are due at one moment, in ms UTC."""
-    huey, noop = open_queue(folder, _nothing)
-    eta = datetime.fromtimestamp(due_at / 1000)  # noqa: DTZ006  (huey takes local time)
-    for number in range(count):
-        huey.enqueue(noop.s(number, eta=eta))  # type: ignore[attr-defined]  # made by the decorator
-    huey.storage.close()
+    def connect(self, url: str) -> Huey:
+        path: Path = file_beside(url, "huey.db")
+        return SqliteHuey("bench", filename=str(path), fsync=True, results=False)

@@ -6,87 +6,59 @@ documentation shows.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from multiprocessing.connection import Connection
-from pathlib import Path
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 
 from litequeue import LiteQueue
 
-from bench.child import Child, child
-from bench.tally import Delivered, Starts, Tally
+from bench.places.sqlite import file_beside
+from bench.systems.peer import Ending, Peer, Producer
+from bench.tally import Handler
 
-NAME = "litequeue"
 POLL_S = 0.001
 
 
-def open_queue(folder: Path) -> LiteQueue:
-    queue = LiteQueue(folder / "lite.db")
-    queue.conn.execute("PRAGMA synchronous = FULL")
-    return queue
+class LiteQueueProducer(Producer):
+    def __init__(self, queue: LiteQueue) -> None:
+        self.queue = queue
+
+    async def one(self, number: int) -> None:
+        self.queue.put(str(number))
+
+    async def many(self, numbers: Sequence[int]) -> None:
+        with self.queue.transaction():
+            for number in numbers:
+                self.queue.put(str(number))
 
 
-def enqueue_one(folder: Path, count: int) -> float:
-    queue = open_queue(folder)
-    begin = time.perf_counter()
-    for number in range(count):
-        queue.put(str(number))
-    seconds = time.perf_counter() - begin
-    queue.close()
-    return count / seconds
+class LiteQueueOnSqlite(Peer):
+    name = "litequeue"
+    store = "sqlite"
+    setting = "synchronous=FULL, our loop"
+    bursts = False
 
+    def open(self, url: str) -> LiteQueue:
+        queue = LiteQueue(file_beside(url, "lite.db"))
+        queue.conn.execute("PRAGMA synchronous = FULL")
+        return queue
 
-def drain(folder: Path, count: int) -> Delivered:
-    queue = open_queue(folder)
-    with queue.transaction():
-        for number in range(count):
-            queue.put(str(number))
-    queue.close()
-    with child(_drain, folder, count) as worker:
-        return worker.receive()
+    @asynccontextmanager
+    async def producer(self, url: str) -> AsyncGenerator[Producer]:
+        queue = self.open(url)
+        yield LiteQueueProducer(queue)
+        queue.close()
 
-
-def _drain(pipe: Connection, folder: Path, count: int) -> None:
-    tally = Tally(count)
-    _work(open_queue(folder), tally)
-    pipe.send(tally.delivered())
-
-
-@contextmanager
-def worker(folder: Path, count: int) -> Generator[Child]:
-    open_queue(folder).close()
-    with child(_start, folder, count) as running:
-        running.receive()
-        yield running
-
-
-def _start(pipe: Connection, folder: Path, count: int) -> None:
-    starts = Starts(count, time.monotonic_ns)
-    queue = open_queue(folder)
-    pipe.send("ready")
-    _work(queue, starts)
-    pipe.send(starts.seen)
-
-
-def _work(queue: LiteQueue, handler: Tally | Starts) -> None:
-    while not handler.full.is_set():
-        message = queue.pop()
-        if message is None:
-            time.sleep(POLL_S)
-            continue
-        handler(int(message.data))
-        queue.done(message.message_id)
-    queue.close()
-
-
-@contextmanager
-def sender(folder: Path) -> Generator[Callable[[int], int]]:
-    queue = open_queue(folder)
-
-    def send(number: int) -> int:
-        queue.put(str(number))
-        return time.monotonic_ns()
-
-    yield send
-    queue.close()
+    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
+        over = threading.Event()
+        ending.calls(over.set)
+        queue = self.open(url)
+        while not over.is_set():
+            message = queue.pop()
+            if message is None:
+                time.sleep(POLL_S)
+                continue
+            handler(int(message.data))
+            queue.done(message.message_id)
+        queue.close()

@@ -6,12 +6,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bench.board import Board
+from bench.child import Child, ChildFailed, child
+from bench.goals import AIMS
 from bench.notebook import Notebook
 from bench.report import BEGIN, END, put_into
-from bench.tally import compare
+from bench.systems import registry
+from bench.tally import WARM, Report, Tally, compare, delivered
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,34 +35,98 @@ def test_what_was_lost_and_what_was_done_twice_is_counted_apart() -> None:
     assert compare([], 3) == (3, 0)
 
 
-def test_the_tables_of_a_page_are_replaced_and_the_rest_is_left(tmp_path: Path) -> None:
+def test_the_job_that_warms_a_worker_is_not_counted() -> None:
+    assert compare([WARM, 0, 1], 2) == (0, 0)
+
+
+def test_workers_are_counted_together_from_the_first_handler_to_the_last() -> None:
+    reports = [Report(2_000_000_000, 3_000_000_000, [0, 2]), Report(0, 0, [])]
+    reports.append(Report(1_000_000_000, 4_000_000_000, [1, 1]))
+    assert delivered(reports, 4) == (3.0, 1, 1)
+
+
+def test_a_board_adds_what_all_workers_have_written(tmp_path: Path) -> None:
+    with Board(tmp_path / "board") as board, Board(tmp_path / "board") as other:
+        tally = Tally(other.places, 3)
+        tally(0)
+        tally(1)
+        board.places[5] = 4
+        assert board.wait_for(6, lambda: None)
+        assert other.total() == 6
+
+
+def test_a_process_that_fails_is_told_with_its_reason() -> None:
+    with child(_fails) as one, pytest.raises(ChildFailed, match="nothing to be done"):
+        one.receive()
+
+
+def test_a_process_that_ends_silently_is_no_endless_wait() -> None:
+    with child(_says_nothing) as one, pytest.raises(ChildFailed, match="is gone"):
+        one.receive()
+
+
+def _fails(pipe: Child) -> None:
+    del pipe
+    raise RuntimeError("nothing to be done")
+
+
+def _says_nothing(pipe: Child) -> None:
+    del pipe
+
+
+def test_each_goal_compares_with_peers_that_are_measured_on_its_store() -> None:
+    for store, aims in AIMS.items():
+        entries = (*registry.PEERS[store], *registry.NODE_PEERS[store])
+        known = {entry.name for entry in entries}
+        for aim in aims:
+            assert known >= set(aim.peers), aim.what
+
+
+def test_the_figures_of_a_page_are_replaced_and_the_rest_is_left(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
-    notebook = Notebook()
-    notebook.add("drain", "headway", "/s", [10, 30, 20], "3 queued")
-    put_into(page, {"python": "3"}, notebook)
+    put_into(page, _result())
     text = page.read_text()
     assert text.startswith(f"before\n\n{BEGIN}\n")
     assert text.endswith(f"{END}\n\nafter\n")
-    assert "| drain | headway, 3 queued | 20.0/s | 10.0 to 30.0 |" in text
+    assert "| headway | **20.0** (10.0 to 30.0) |" in text
+    assert "| rq | **2.00** (2.00 to 2.00; 3 queued) |" in text
+    assert "| drain against rq | 10.0 | ≥ 11 | **goal missed** |" in text
+    assert "- without streaq: it needs Redis 7 or newer" in text
     assert "old" not in text
+
+
+def _result() -> dict[str, Any]:
+    notebook = Notebook()
+    notebook.add("drain of no-op jobs", "headway", "/s", [10, 30, 20], "30 queued")
+    notebook.add("drain of no-op jobs", "rq", "/s", [2], "3 queued")
+    notebook.goal("drain against rq", 10, least=11)
+    store = {
+        "store": "redis",
+        "title": "Redis",
+        "facts": {"server": "Redis 6.2"},
+        "peers": [{"name": "rq", "version": "2", "setting": "simple"}],
+        "missing": [{"name": "streaq", "why": "it needs Redis 7 or newer"}],
+        **notebook.as_json(),
+    }
+    # What was written to a file and read again is what the page is made of.
+    return json.loads(json.dumps({"about": {"python": "3"}, "stores": [store]}))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_quick_bench_measures_and_finds_every_job_done_once(tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
-    only = [word for name in ("one", "drain", "burst", "size") for word in ("--only", name)]
     subprocess.run(
         [
-            *(sys.executable, "-m", "bench", "--quick", *only),
-            *("--json", str(out), "--dir", str(tmp_path)),
+            *(sys.executable, "-m", "bench", "--quick", "--store", "sqlite"),
+            *("--cases", "one,drain,burst,size", "--json", str(out), "--dir", str(tmp_path)),
         ],
         check=True,
         cwd=ROOT,
         capture_output=True,
     )
-    result = json.loads(out.read_text())
-    assert result["faults"] == []
-    assert {figure["system"] for figure in result["figures"]} >= {"headway", "huey", "litequeue"}
-    assert {goal["what"] for goal in result["goals"]} >= {"drain against huey"}
+    (store,) = json.loads(out.read_text())["stores"]
+    assert store["faults"] == []
+    assert {figure["system"] for figure in store["figures"]} >= {"headway", "huey", "litequeue"}
+    assert {goal["what"] for goal in store["goals"]} >= {"drain against huey"}

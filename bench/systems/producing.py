@@ -1,0 +1,106 @@
+"""A process that enqueues into one system and says how fast that was."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+from bench.systems.peer import Peer, Producer
+from bench.systems.with_headway import HeadwayProducer
+from bench.tally import WARM
+from headway.runtime import event_loop
+
+CHUNK = 1_000
+FEW = 100
+
+
+def produce(pipe: Connection, peer: Peer) -> None:
+    """Opens the queues that it is told, one after another, and obeys in each until None comes."""
+    logging.disable(logging.ERROR)
+    event_loop.run(_serve(pipe, peer))
+
+
+async def _serve(pipe: Connection, peer: Peer) -> None:
+    while (url := await asyncio.to_thread(pipe.recv)) is not None:
+        await peer.prepare(url)
+        async with peer.producer(url) as producer:
+            pipe.send("open")
+            while (command := await asyncio.to_thread(pipe.recv)) is not None:
+                verb, *rest = command
+                pipe.send(await _VERBS[verb](producer, *rest))
+        pipe.send("closed")
+
+
+async def one(producer: Producer, count: int) -> float:
+    """Enqueues one by one, each awaited; jobs a second, after a few that are not counted."""
+    for _ in range(FEW):
+        await producer.one(WARM)
+    gc.collect()
+    begin = time.perf_counter()
+    for number in range(count):
+        await producer.one(number)
+    return count / (time.perf_counter() - begin)
+
+
+async def many(producer: Producer, count: int) -> float:
+    """Enqueues by the thousand; jobs a second, the making of the jobs included."""
+    gc.collect()
+    begin = time.perf_counter()
+    for numbers in _chunks(count):
+        await producer.many(numbers)
+    return count / (time.perf_counter() - begin)
+
+
+async def later(producer: Producer, count: int, due_at: int) -> None:
+    """Enqueues jobs that are due at one moment, in ms UTC."""
+    for numbers in _chunks(count):
+        await producer.later(numbers, due_at)
+
+
+async def spread(producer: HeadwayProducer, count: int, due_at: int, step_ms: int) -> None:
+    """Enqueues jobs of this engine that are due one after another."""
+    for numbers in _chunks(count):
+        await producer.spread(numbers, due_at, step_ms)
+
+
+async def together(producer: HeadwayProducer, count: int) -> float:
+    """Enqueues into this engine from many callers at once; jobs a second."""
+    gc.collect()
+    return await producer.together(count)
+
+
+async def pace(producer: Producer, count: int, every_ns: int) -> dict[int, int]:
+    """Enqueues one at a time, evenly; when each call returned, in ns of the monotonic clock."""
+    sent: dict[int, int] = {}
+    begin = time.monotonic_ns()
+    for number in range(count):
+        await asyncio.sleep(max(0.0, (begin + number * every_ns - time.monotonic_ns()) / 1e9))
+        await producer.one(number)
+        sent[number] = time.monotonic_ns()
+    return sent
+
+
+async def warm(producer: Producer) -> None:
+    """Enqueues a job that is not counted."""
+    await producer.one(WARM)
+
+
+def _chunks(count: int) -> Iterator[range]:
+    for at in range(0, count, CHUNK):
+        yield range(at, min(count, at + CHUNK))
+
+
+_VERBS: dict[str, Any] = {
+    "one": one,
+    "many": many,
+    "later": later,
+    "spread": spread,
+    "together": together,
+    "pace": pace,
+    "warm": warm,
+}

@@ -1,0 +1,125 @@
+"""Which queues are measured on which store, and which of them can be here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
+
+from bench.places.place import Ground
+from bench.systems.node import NodeSystem, NoNode
+from bench.systems.overlay import NoOverlay, put_on_path
+from bench.systems.system import PythonSystem, System
+from bench.systems.with_headway import Headway
+
+
+class Entry(NamedTuple):
+    """A queue in Python.
+
+    Attributes:
+        name: in the tables.
+        package: whose version is told.
+        module: under bench.systems.
+        peer: the class there.
+    """
+
+    name: str
+    package: str
+    module: str
+    peer: str
+
+
+PEERS: dict[str, tuple[Entry, ...]] = {
+    "sqlite": (
+        Entry("huey", "huey", "with_huey", "HueyOnSqlite"),
+        Entry("litequeue", "litequeue", "with_litequeue", "LiteQueueOnSqlite"),
+    ),
+    "postgres": (
+        Entry("pgqueuer", "pgqueuer", "with_pgqueuer", "PgQueuerOnPostgres"),
+        Entry("saq", "saq", "with_saq", "SaqOnPostgres"),
+        Entry("procrastinate", "procrastinate", "with_procrastinate", "ProcrastinateOnPostgres"),
+    ),
+    "redis": (
+        Entry("huey", "huey", "with_huey", "HueyOnRedis"),
+        Entry("dramatiq", "dramatiq", "with_dramatiq", "DramatiqOnRedis"),
+        Entry("taskiq", "taskiq", "with_taskiq", "TaskiqOnRedis"),
+        Entry("streaq", "streaq", "with_streaq", "StreaqOnRedis"),
+        Entry("saq", "saq", "with_saq", "SaqOnRedis"),
+        Entry("arq", "arq", "with_arq", "ArqOnRedis"),
+        Entry("celery", "celery", "with_celery", "CeleryOnRedis"),
+        Entry("rq", "rq", "with_rq", "RqOnRedis"),
+    ),
+}
+
+
+class NodeEntry(NamedTuple):
+    """A queue for Node.
+
+    Attributes:
+        name: of its package, and in the tables.
+        module: its file under bench/node.
+        setting: what is set for it, in words.
+    """
+
+    name: str
+    module: str
+    setting: str
+
+
+NODE_PEERS: dict[str, tuple[NodeEntry, ...]] = {
+    "sqlite": (),
+    "postgres": (
+        NodeEntry("graphile-worker", "graphile", "local queue of 500, 24 jobs at once"),
+        NodeEntry("pg-boss", "pgboss", "batches of 1,000, NOTIFY and polling"),
+    ),
+    "redis": (NodeEntry("bullmq", "bullmq", "200 jobs at once, done ones removed"),),
+}
+
+
+class Missing(NamedTuple):
+    """A queue that is not measured, and why."""
+
+    name: str
+    why: str
+
+
+def systems(ground: Ground, wanted: Collection[str]) -> tuple[list[System], list[Missing]]:
+    """Those that run on a store.
+
+    Args:
+        ground: the store.
+        wanted: the names of peers.
+
+    Returns:
+        This engine and its peers; and those that cannot be measured here.
+    """
+    found: list[System] = [PythonSystem(Headway(ground.store))]
+    missing: list[Missing] = []
+    for entry in (*PEERS[ground.store], *NODE_PEERS[ground.store]):
+        if entry.name not in wanted:
+            continue
+        try:
+            found.append(_load(entry, ground))
+        except (ImportError, PackageNotFoundError, NoOverlay, NoNode) as reason:
+            missing.append(Missing(entry.name, str(reason)))
+    return found, missing
+
+
+def names() -> list[str]:
+    """Of all peers that there may be."""
+    known = (*PEERS.values(), *NODE_PEERS.values())
+    return sorted({entry.name for entries in known for entry in entries})
+
+
+def _load(entry: Entry | NodeEntry, ground: Ground) -> System:
+    if isinstance(entry, NodeEntry):
+        return NodeSystem(entry.name, entry.module, entry.setting)
+    put_on_path(entry.name)
+    peer = getattr(import_module(f"bench.systems.{entry.module}"), entry.peer)()
+    if ground.store == "redis" and ground.version < peer.least_redis:
+        need = ".".join(map(str, peer.least_redis))
+        message = f"it needs Redis {need} or newer"
+        raise ImportError(message)
+    peer.version = version(entry.package)
+    return PythonSystem(peer)

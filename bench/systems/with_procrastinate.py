@@ -1,0 +1,75 @@
+"""procrastinate on PostgreSQL. Done jobs are deleted, as LISTEN and NOTIFY wake its worker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from procrastinate import App, PsycopgConnector
+from procrastinate.tasks import Task
+
+from bench.systems.peer import Ending, Peer, Producer
+from bench.tally import Handler
+from headway.runtime import event_loop
+
+
+class ProcrastinateProducer(Producer):
+    def __init__(self, noop: Task) -> None:
+        self.noop = noop
+
+    async def one(self, number: int) -> None:
+        await self.noop.defer_async(number=number)
+
+    async def many(self, numbers: Sequence[int]) -> None:
+        await self.noop.batch_defer_async(*({"number": number} for number in numbers))
+
+    async def later(self, numbers: Sequence[int], due_at: int) -> None:
+        moment = datetime.fromtimestamp(due_at / 1000, UTC)
+        deferred = self.noop.configure(schedule_at=moment)
+        await deferred.batch_defer_async(*({"number": number} for number in numbers))
+
+
+class ProcrastinateOnPostgres(Peer):
+    name = "procrastinate"
+    store = "postgres"
+    jobs = 20
+    poll_s = 0.5
+    setting = f"{jobs} jobs at once, done jobs deleted, polls due ones every {poll_s} s"
+    bulk = True
+    slow = True
+
+    def open(self, url: str, handler: Handler) -> tuple[App, Task]:
+        app = App(connector=PsycopgConnector(conninfo=url, min_size=2, max_size=max(4, self.jobs)))
+
+        @app.task(name="noop")
+        async def noop(number: int) -> None:
+            handler(number)
+
+        return app, noop
+
+    async def prepare(self, url: str) -> None:
+        app, _ = self.open(url, int)
+        async with app.open_async():
+            await app.schema_manager.apply_schema_async()
+
+    @asynccontextmanager
+    async def producer(self, url: str) -> AsyncGenerator[Producer]:
+        app, noop = self.open(url, int)
+        async with app.open_async():
+            yield ProcrastinateProducer(noop)
+
+    def consume(self, url: str, handler: Handler, ending: Ending) -> None:
+        del ending
+
+        async def work() -> None:
+            app, _ = self.open(url, handler)
+            async with app.open_async():
+                await app.run_worker_async(
+                    concurrency=self.jobs,
+                    delete_jobs="successful",
+                    fetch_job_polling_interval=self.poll_s,
+                    install_signal_handlers=False,
+                )
+
+        event_loop.run(work())
