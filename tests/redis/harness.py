@@ -47,6 +47,7 @@ if not done then
   end
   return redis.error_reply('SNIPPET ' .. tostring(value))
 end
+Write.finish()
 return cmsgpack.pack({ value == nil and 'nothing' or value })
 """
 

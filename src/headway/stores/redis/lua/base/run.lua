@@ -117,6 +117,7 @@ function Run.call(verb, writes)
   if not writes then
     return reply(0, value, {})
   end
+  Write.finish()
   local wakes = Wakes.list()
   publish(wakes)
   return reply(0, value, wakes)

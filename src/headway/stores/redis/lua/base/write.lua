@@ -23,6 +23,23 @@ function Write.begin()
   journal = journal or {}
 end
 
+local last = nil
+
+-- Calls a function when the verb is done and is not refused: what comes up often in a verb, and
+-- may wait, is written once.
+function Write.at_last(write)
+  last = { write, last }
+end
+
+-- The verb is done: what was left to the last is written.
+function Write.finish()
+  while last do
+    local write = last[1]
+    last = last[2]
+    write()
+  end
+end
+
 -- Undoes all writes since `begin`, the last first.
 function Write.roll_back()
   local undo = journal or {}

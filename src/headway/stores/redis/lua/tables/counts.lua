@@ -9,9 +9,35 @@ local STATES = {
 -- Where a lane's name stands, the whole store: no lane's name is empty.
 local STORE = ''
 
-local function add(lane, state, number)
-  Write.hincrby(Keys.counts, Codec.name(lane) .. state, number)
-  Write.hincrby(Keys.counts, Codec.name(STORE) .. state, number)
+-- What is to be added, by field; written once, at the end of the verb or before it is read.
+local moved, happened = {}, {}
+local is_pending = false
+
+local function write(key, numbers)
+  for field, number in pairs(numbers) do
+    -- Zero may come out as -0, which Redis does not take for a number.
+    Write.hincrby(key, field, number == 0 and 0 or number)
+    numbers[field] = nil
+  end
+end
+
+local function write_all()
+  write(Keys.counts, moved)
+  write(Keys.totals, happened)
+  is_pending = false
+end
+
+local function add(numbers, field, number)
+  numbers[field] = (numbers[field] or 0) + number
+  if not is_pending then
+    is_pending = true
+    Write.at_last(write_all)
+  end
+end
+
+local function add_jobs(lane, state, number)
+  add(moved, Codec.name(lane) .. state, number)
+  add(moved, Codec.name(STORE) .. state, number)
 end
 
 -- Counts jobs of a lane that went from one state to another; nil is outside.
@@ -19,10 +45,10 @@ end
 function Counts.move(lane, old, new, number)
   number = number or 1
   if old then
-    add(lane, old, -number)
+    add_jobs(lane, old, -number)
   end
   if new then
-    add(lane, new, number)
+    add_jobs(lane, new, number)
   end
 end
 
@@ -30,12 +56,13 @@ end
 --   number: nil for one.
 function Counts.happened(what, number)
   if number ~= 0 then
-    Write.hincrby(Keys.totals, what, number or 1)
+    add(happened, what, number or 1)
   end
 end
 
 -- Jobs by lane and state; a lane is absent if it never had any.
 function Counts.of_lanes(lanes)
+  write_all()
   local found = {}
   for _, lane in ipairs(lanes) do
     local fields = {}
@@ -59,6 +86,7 @@ end
 
 -- The totals.
 function Counts.totals()
+  write_all()
   local kept, totals = redis.call('HGETALL', Keys.totals), {}
   for place = 1, #kept, 2 do
     totals[kept[place]] = tonumber(kept[place + 1])
