@@ -25,16 +25,8 @@ local NONE = Codec.NONE
 -- Bytes of a value that may stand in the row.
 local SHORT = 256
 
-JobRecord.CARE = 1
-JobRecord.GATED = 2
-JobRecord.UNFIT = 4
-JobRecord.CANCEL = 8
-JobRecord.IN_DOUBT = 16
--- It carries a ticket or is parked: its start changes the rest.
-JobRecord.AT_GATE = 32
--- Its arguments stand apart.
-JobRecord.FAR_ARGS = 64
-JobRecord.EXPIRES = 128
+-- Flags: 1 care, 2 gated, 4 unfit, 8 cancel requested, 16 in doubt, 32 it carries a ticket or is
+-- parked (so its start changes the rest), 64 its arguments stand apart, 128 it may expire.
 
 JobRecord.LETTERS = {
   scheduled = 's',
@@ -46,10 +38,16 @@ JobRecord.LETTERS = {
   dead = 'D',
   cancelled = 'C',
 }
-JobRecord.STATES = {}
-for state, letter in pairs(JobRecord.LETTERS) do
-  JobRecord.STATES[letter] = state
-end
+JobRecord.STATES = {
+  s = 'scheduled',
+  w = 'waiting',
+  p = 'parked',
+  r = 'running',
+  a = 'awaiting',
+  S = 'succeeded',
+  D = 'dead',
+  C = 'cancelled',
+}
 
 -- Outcomes that have a number; any other stands in the rest.
 local OUTCOMES = { [''] = 0, succeeded = 1 }

@@ -4,48 +4,19 @@
 
 local Jobs = {}
 
-Jobs.flow_number = Interned.flow_number
-Jobs.flow = Interned.flow
-Jobs.policy_number = Interned.policy_number
-Jobs.policy = Interned.policy
-
-Jobs.flows_waiting = JobStarts.flows_waiting
-Jobs.heads = JobStarts.heads
-Jobs.start_plain = JobStarts.start_plain
-Jobs.start_gated = JobStarts.start_gated
-Jobs.finish_plain = JobStarts.finish_plain
-Jobs.held_by = JobStarts.held_by
-Jobs.held_count = JobStarts.held_count
-Jobs.taken_by = JobStarts.taken_by
-Jobs.held = JobStarts.held
-
-Jobs.due = JobTiming.due
-Jobs.promote = JobTiming.promote
-Jobs.next_due = JobTiming.next_due
-Jobs.lanes_due = JobTiming.lanes_due
-Jobs.expired = JobTiming.expired
-Jobs.next_expiry = JobTiming.next_expiry
-Jobs.deadlines = JobTiming.deadlines
-Jobs.next_deadline = JobTiming.next_deadline
-Jobs.purgeable = JobTiming.purgeable
-Jobs.of_entry = JobTiming.of_entry
-
-Jobs.parked_flows = JobParking.parked_flows
-Jobs.parked_heads = JobParking.parked_heads
-Jobs.parked_order = JobParking.parked_order
-Jobs.parked_count = JobParking.parked_count
-Jobs.unfit_at = JobParking.unfit_at
-Jobs.parked_gates = JobParking.parked_gates
-Jobs.tickets = JobParking.tickets
-Jobs.feed = JobParking.feed
-Jobs.park = JobParking.park
-
-Jobs.place = JobListing.place
-Jobs.oldest_due = JobListing.oldest_due
-Jobs.walk = JobArrivals.walk
-Jobs.about = JobListing.about
-Jobs.ended_badly = JobListing.ended_badly
-Jobs.glance = JobListing.glance
+-- The rest of the table stands in parts. A part is asked only for what none before it has, so that a
+-- call makes the functions of those alone that it uses.
+local PARTS = { Interned, JobStarts, JobTiming, JobParking, JobArrivals, JobListing }
+setmetatable(Jobs, {
+  __index = function(_, name)
+    for place = 1, #PARTS do
+      local found = PARTS[place][name]
+      if found then
+        return found
+      end
+    end
+  end,
+})
 
 -- Files a new job; the commonest two without asking what else it could be.
 local function file_new(batch, row)
@@ -95,7 +66,9 @@ function Jobs.known(ids)
 end
 
 -- The jobs that exist, by id; a copy each.
-Jobs.load = JobRows.load
+function Jobs.load(ids)
+  return JobRows.load(ids)
+end
 
 -- Jobs in any state by `seq`, those above `after`; a copy each.
 function Jobs.arrived(after, limit)
