@@ -12,6 +12,8 @@ import hiredis
 from headway.stores.redis.link import CLOSED, Link, NotSentError, Reply, ReplyLostError
 
 _CHUNK = 262_144
+_STALE_AFTER = 0.005
+"""Seconds of idleness after which a link is looked at before it is used."""
 
 
 class _Asked(NamedTuple):
@@ -43,6 +45,7 @@ class LoopLink:
         self._unsent = b""
         self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
+        self._heard_at = self._loop.time()
         self._retired = False
         self.dead = False
         self._socket.setblocking(False)
@@ -65,10 +68,17 @@ class LoopLink:
         """
         loop = self._loop
         future: asyncio.Future[Reply] = loop.create_future()
+        now = loop.time()
         idle = not self._asked and not self._unsent
-        self._asked.append(_Asked(future, loop.time()))
+        if idle and now - self._heard_at > _STALE_AFTER:
+            # The server may have gone while this loop was busy with other things.
+            self._receive()
+        if self.dead:
+            future.set_exception(NotSentError("the connection was lost"))
+            return future
+        self._asked.append(_Asked(future, now))
         if idle:
-            self._send(payload)
+            self._send(payload, fresh=True)
         else:
             # Whoever asks in the same turn of the loop is sent together.
             self._out.append(payload)
@@ -86,13 +96,13 @@ class LoopLink:
             self._out.clear()
             self._send(data)
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes, *, fresh: bool = False) -> None:
         try:
             sent = self._socket.send(data)
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             sent = 0
         except OSError as error:
-            self._fail(error)
+            self._fail(error, unsent=1 if fresh else 0)
             return
         if sent < len(data):
             self._unsent = data[sent:]
@@ -114,6 +124,7 @@ class LoopLink:
                     self._reader.feed(self._socket.recv(_CHUNK))
             if not data:
                 raise ConnectionResetError(CLOSED)
+            self._heard_at = self._loop.time()
             self._answer()
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
@@ -144,9 +155,9 @@ class LoopLink:
             message = f"no reply within {self._timeout:g} s"
             self._fail(TimeoutError(message))
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception, unsent: int = 0) -> None:
         reason = f"{self._link.address}: {error or type(error).__name__}"
-        unsent = len(self._out)
+        unsent += len(self._out)
         self._out.clear()
         self._let_go()
         asked = list(self._asked)

@@ -15,7 +15,7 @@ from headway.stores.redis.scripts import Script
 from headway.stores.redis.server import ask_server, check_server
 from headway.stores.redis.timing import monotonic, pause
 
-_STALE_AFTER = 1.0
+_STALE_AFTER = 0.005
 """Seconds of idleness after which a link is looked at before it is used."""
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Seconds between tries; the last one again and again."""

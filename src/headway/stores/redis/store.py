@@ -90,11 +90,15 @@ class RedisStore:
             pool.give_back(pool.connect())
             # A store has its identity from now on.
             run = script("verbs.sight")
-            self._learn(pool.run(run, self._calls.packed(run, self._arguments({}, strict=False))))
+            packed = self._calls.packed(run, self._arguments({}, strict=False))
+            _is_done(self._learn(pool.run(run, packed)))
         except NotSentError as error:
             raise unreachable(error, str(self._options)) from error
         except ReplyError as error:
             raise explain(str(error), str(self._options)) from error
+        except BaseException:
+            pool.close()
+            raise
 
     # Producing
 
@@ -248,21 +252,13 @@ class RedisStore:
 
         Raises:
             HeadwayError: it refused, or could not be asked.
-            StoreChanged: the store is not the one that was seen; nothing was written.
             InvariantBroken: it asks for hours without an end; nothing was written.
         """
         run = script(name)
         for _ in range(_ASKED_AGAIN):
             told = await self._ask(run, request, strict=strict)
-            if told.status == replies.DONE:
+            if _is_done(told):
                 return told
-            if told.status == replies.REFUSED:
-                refused: HeadwayError = replies.refusal(told.value)
-                raise refused
-            if told.status == replies.CHANGED:
-                message = "the store is another one, or an older state of the one seen before"
-                hint = "find out why, then `headway doctor --new-epoch`; nothing was written"
-                raise StoreChanged(message, hint=hint)
             given: dict[str, Any] = request.get("opens", {})
             request = {**request, "opens": given | replies.hours_asked(told.value, told.now)}
         message = f"{name} asks for hours again and again"
@@ -302,6 +298,23 @@ class RedisStore:
         if told.wakes:
             self._wakes.wake(replies.woken(told.wakes))
         return told
+
+
+def _is_done(told: Told) -> bool:
+    """Whether a script did what it was asked; it asks for hours where it did not.
+
+    Raises:
+        HeadwayError: it refused; nothing was written.
+        StoreChanged: the store is not the one that was seen; nothing was written.
+    """
+    if told.status == replies.REFUSED:
+        refused: HeadwayError = replies.refusal(told.value)
+        raise refused
+    if told.status == replies.CHANGED:
+        message = "the store is another one, or an older state of the one seen before"
+        hint = "find out why, then `headway doctor --new-epoch`; nothing was written"
+        raise StoreChanged(message, hint=hint)
+    return told.status == replies.DONE
 
 
 def _words(author: str, reason: str) -> Request:

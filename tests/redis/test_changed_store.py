@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import pytest
+
+from headway.contract.outcomes import Verdict
+from headway.core.errors import StoreChanged
+from headway.stores.redis.options import parse_url
+from headway.testing.clock import FakeClock
+from tests.redis.admin import admin, claim, new_job, new_url, opened, settle
+from tests.servers.redis import GivenRedis, RedisServer
+
+
+def _wipe(url: str) -> None:
+    """What a FLUSHALL does, of one namespace."""
+    with admin(url) as other:
+        keys = list(other.scan_iter(f"{{headway:{parse_url(url).namespace}}}:*", count=10_000))
+        if keys:
+            other.delete(*keys)
+
+
+def _kept(url: str) -> dict[bytes, bytes]:
+    with admin(url) as other:
+        keys = list(other.scan_iter(f"{{headway:{parse_url(url).namespace}}}:*", count=10_000))
+        return {key: other.dump(key) for key in keys}
+
+
+def _put_back(url: str, kept: dict[bytes, bytes]) -> None:
+    _wipe(url)
+    with admin(url) as other:
+        for key, value in kept.items():
+            other.restore(key, 0, value)
+
+
+async def test_wiped_store_refuses_claims_until_a_new_epoch_and_takes_the_rest(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    url = new_url(redis_server.url)
+    store = opened(url)
+    await store.enqueue([new_job()])
+    assert not await store.is_changed()
+    _wipe(url)
+    assert await store.is_changed()
+    with pytest.raises(StoreChanged) as caught:
+        await claim(store)
+    assert "--new-epoch" in caught.value.hint
+    job = new_job()
+    assert [one.created for one in await store.enqueue([job])] == [True]
+    assert await store.lead("sources", "me", 1000) == 1
+    with pytest.raises(StoreChanged):
+        await claim(store)
+    assert await store.new_epoch("ann", "it was flushed") == 2
+    assert not await store.is_changed()
+    assert [one.id for one in (await claim(store)).jobs] == [job.id]
+    await store.close()
+
+
+async def test_store_that_somebody_found_changed_refuses_newcomers_too(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    url = new_url(redis_server.url)
+    store = opened(url)
+    await store.enqueue([new_job()])
+    _wipe(url)
+    with pytest.raises(StoreChanged):
+        await claim(store)
+    newcomer = opened(url)
+    with pytest.raises(StoreChanged):
+        await claim(newcomer)
+    await newcomer.new_epoch("ann", "it was flushed")
+    await claim(newcomer)
+    await claim(store, request=2)
+    await store.close()
+    await newcomer.close()
+
+
+async def test_backup_of_an_older_state_refuses_claims_though_time_went_on(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    url = new_url(redis_server.url)
+    clock = FakeClock()
+    store, other = opened(url, clock), opened(url, clock)
+    await store.enqueue([new_job()])
+    kept = _kept(url)
+    clock.advance(1000)
+    claimed = await claim(store)
+    assert len(claimed.jobs) == 1
+    _put_back(url, kept)
+    clock.advance(1000)
+    # The first that writes there finds it, whatever it writes, and tells all others.
+    await store.enqueue([new_job()])
+    with pytest.raises(StoreChanged):
+        await claim(other)
+    with pytest.raises(StoreChanged):
+        await claim(store, request=2)
+    await store.new_epoch("ann", "restored")
+    assert await settle(store, claimed) == [Verdict.LOST]
+    assert len((await claim(store, request=3)).jobs) == 2
+    await store.close()
+    await other.close()
+
+
+async def test_new_epoch_fences_runs_of_the_one_before(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    store = opened(new_url(redis_server.url))
+    await store.enqueue([new_job()])
+    claimed = await claim(store)
+    await store.new_epoch("ann", "a drill")
+    assert await settle(store, claimed) == [Verdict.LOST]
+    await store.close()
+
+
+async def test_clock_that_was_ahead_is_set_back_by_an_operator(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    clock = FakeClock()
+    store = opened(new_url(redis_server.url), clock)
+    clock.advance(60_000)
+    await store.enqueue([new_job()])
+    clock.advance(-60_000)
+    assert await store.reset_clock("ann", "the clock was wrong") == 60_000
+    assert (await claim(store)).now == clock()
+    await store.close()

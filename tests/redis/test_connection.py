@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headway.contract.views import JobQuery, JobsQuery
+from headway.core.errors import (
+    OutcomeUnknown,
+    SchemaMismatch,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
+from headway.core.state import State
+from headway.stores.redis.link import Link, NotSentError, ReplyLostError, packed
+from headway.stores.redis.options import parse_url
+from headway.stores.redis.store import RedisStore
+from tests.redis.admin import admin, claim, new_job, new_url, opened, settle
+from tests.servers.fixtures import made
+from tests.servers.proxy import Proxy
+from tests.servers.redis import GivenRedis, RedisServer
+
+
+@pytest.fixture
+def own_server() -> Iterator[RedisServer]:
+    """A server that the test may stop and set otherwise."""
+    with made(lambda: RedisServer({"appendonly": "yes", "appendfsync": "always"})) as server:
+        yield server
+
+
+def driven(operation: Any) -> Any:
+    """Runs an operation to its end without an event loop."""
+    with pytest.raises(StopIteration) as end:
+        operation.send(None)
+    return end.value.value
+
+
+async def count(store: RedisStore) -> int:
+    return len((await store.read(JobsQuery())).rows)
+
+
+async def test_any_event_loop_and_any_thread_may_use_it(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    store = opened(new_url(redis_server.url))
+    await store.enqueue([new_job()])
+
+    async def one_more() -> None:
+        await store.enqueue([new_job()])
+
+    def in_thread() -> None:
+        asyncio.run(one_more())
+        driven(one_more())
+
+    await asyncio.gather(*(asyncio.to_thread(in_thread) for _ in range(4)))
+    assert await count(store) == 9
+    await store.close()
+
+
+def test_caller_without_a_loop_never_suspends(redis_server: RedisServer | GivenRedis) -> None:
+    store = opened(new_url(redis_server.url))
+    job = new_job()
+    assert driven(store.enqueue([job]))[0].created
+    claimed = driven(claim(store))
+    assert [one.id for one in claimed.jobs] == [job.id]
+    driven(settle(store, claimed))
+    assert driven(store.read(JobQuery(id=job.id))).state is State.SUCCEEDED
+    driven(store.close())
+
+
+async def test_many_callers_at_once_get_each_its_own_reply(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    store = opened(new_url(redis_server.url))
+    jobs = [new_job() for _ in range(200)]
+    replies = await asyncio.gather(*(store.enqueue([job]) for job in jobs))
+    assert [reply[0].id for reply in replies] == [job.id for job in jobs]
+    await store.close()
+
+
+async def test_closed_store_is_refused(redis_server: RedisServer | GivenRedis) -> None:
+    store = opened(new_url(redis_server.url))
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await store.enqueue([new_job()])
+
+
+async def test_bytes_of_any_kind_come_back_as_they_were(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    store = opened(new_url(redis_server.url))
+    kinds = (b"{}", bytes(range(256)), b"\xff" * 31, b"\x80" * 32, b"\xfe" * 300, b"x" * 70_000)
+    for request, args in enumerate(kinds, 1):
+        job = new_job(args=args)
+        await store.enqueue([job])
+        assert (await store.read(JobQuery(id=job.id))).args == args  # pyright: ignore[reportOptionalMemberAccess]
+        claimed = await claim(store, request=request)
+        assert [one.args for one in claimed.jobs] == [args]
+        await settle(store, claimed)
+    await store.close()
+
+
+async def test_reset_connections_are_made_anew(redis_server: RedisServer | GivenRedis) -> None:
+    with Proxy(redis_server.url) as proxy:
+        store = opened(new_url(proxy.url))
+        await store.enqueue([new_job()])
+        for _ in range(3):
+            proxy.reset()
+            try:
+                await store.enqueue([new_job()])
+            except OutcomeUnknown:
+                # The reset may be seen only when the call is under way.
+                await store.enqueue([new_job()])
+        await store.close()
+
+
+async def test_reply_that_is_lost_leaves_an_unknown_outcome_and_a_repeat_is_safe(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    with Proxy(redis_server.url) as proxy:
+        store = opened(new_url(proxy.url))
+        await store.enqueue([new_job()])
+        job = new_job()
+        proxy.lose_reply_to(job.id.encode())
+        with pytest.raises(OutcomeUnknown):
+            await store.enqueue([job])
+        assert [one.created for one in await store.enqueue([job])] == [False]
+        assert await count(store) == 2
+        await store.close()
+
+
+def test_reply_that_is_lost_to_a_caller_without_a_loop_leaves_an_unknown_outcome(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    with Proxy(redis_server.url) as proxy:
+        store = opened(new_url(proxy.url))
+        job = new_job()
+        proxy.lose_reply_to(job.id.encode())
+        with pytest.raises(OutcomeUnknown):
+            store.enqueue([job]).send(None)
+        assert not driven(store.enqueue([job]))[0].created
+        driven(store.close())
+
+
+async def test_server_that_does_not_answer_is_given_up_in_time(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    with Proxy(redis_server.url) as proxy:
+        store = opened(new_url(proxy.url, timeout_ms=300))
+        await store.enqueue([new_job()])
+        proxy.stall()
+        with pytest.raises(OutcomeUnknown, match="no reply"):
+            await store.enqueue([new_job()])
+        proxy.resume()
+        await store.enqueue([new_job()])
+        await store.close()
+
+
+async def test_server_that_cannot_be_reached_is_refused_with_nothing_written(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    with Proxy(redis_server.url) as proxy:
+        store = opened(new_url(proxy.url, patience_ms=100))
+        await store.enqueue([new_job()])
+        proxy.refuse()
+        for _ in range(3):
+            with pytest.raises(StoreError):
+                await store.enqueue([new_job()])
+        proxy.resume()
+        await store.enqueue([new_job()])
+        await store.close()
+
+
+def test_store_does_not_open_where_nobody_listens() -> None:
+    with pytest.raises(StoreUnavailable, match="out of reach"):
+        opened("redis://127.0.0.1:1?patience_ms=50")
+
+
+async def test_restarted_server_is_found_again_with_all_that_was_acknowledged(
+    own_server: RedisServer,
+) -> None:
+    store = opened(new_url(own_server.url))
+    job = new_job()
+    await store.enqueue([job])
+    own_server.kill()
+    own_server.start()
+    claimed = await claim(store)
+    assert [one.id for one in claimed.jobs] == [job.id]
+    assert await settle(store, claimed)
+    await store.close()
+
+
+def test_evicting_server_is_refused(own_server: RedisServer) -> None:
+    with admin(own_server.url) as other:
+        other.config_set("maxmemory-policy", "allkeys-lru")
+        with pytest.raises(StoreUnavailable, match="evicts keys") as caught:
+            opened(new_url(own_server.url))
+        assert "noeviction" in caught.value.hint
+        other.config_set("maxmemory-policy", "noeviction")
+    asyncio.run(opened(new_url(own_server.url)).close())
+
+
+def test_password_is_asked_for_and_told(own_server: RedisServer) -> None:
+    with admin(own_server.url) as other:
+        other.config_set("requirepass", "aloud")
+        with pytest.raises(StoreUnavailable, match="NOAUTH") as caught:
+            opened(new_url(own_server.url))
+        assert "password" in caught.value.hint
+        with pytest.raises(StoreUnavailable, match="WRONGPASS"):
+            opened(new_url(own_server.url.replace("//", "//:wrong@")))
+        asyncio.run(opened(new_url(own_server.url.replace("//", "//:aloud@"))).close())
+
+
+async def test_user_with_the_rights_that_are_named_suffices(own_server: RedisServer) -> None:
+    with admin(own_server.url) as other:
+        rights = "resetchannels ~{headway:calls}:* &{headway:calls}:* +@all -@dangerous +info"
+        other.execute_command("ACL", "SETUSER", "worker", "on", ">word", *rights.split())
+    url = own_server.url.replace("//", "//worker:word@")
+    store = opened(f"{url}?namespace=calls")
+    await store.enqueue([new_job()])
+    claimed = await claim(store)
+    await settle(store, claimed)
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="NOPERM"):
+        opened(f"{url}?namespace=other")
+
+
+async def test_replica_refuses_and_its_master_is_waited_for(own_server: RedisServer) -> None:
+    store = opened(new_url(own_server.url, patience_ms=200))
+    await store.enqueue([new_job()])
+    with admin(own_server.url) as other:
+        other.replicaof("127.0.0.1", "1")
+        with pytest.raises(StoreUnavailable):
+            await store.enqueue([new_job()])
+        other.replicaof("NO", "ONE")
+    await store.enqueue([new_job()])
+    await store.close()
+
+
+async def test_full_memory_refuses_jobs_whole_and_lets_what_runs_be_settled(
+    own_server: RedisServer,
+) -> None:
+    store = opened(new_url(own_server.url))
+    await store.enqueue([new_job() for _ in range(20)])
+    claimed = await claim(store)
+    with admin(own_server.url) as other:
+        other.config_set("maxmemory", 1)
+        before = other.dbsize()
+        with pytest.raises(StoreFull, match="OOM") as caught:
+            await store.enqueue([new_job(args=b"x" * 1000) for _ in range(100)])
+        assert "maxmemory" in caught.value.hint
+        assert other.dbsize() == before
+        assert await count(store) == 20
+        assert [str(one) for one in await settle(store, claimed)] == ["done"] * 10
+        again = await claim(store, request=2)
+        assert len(again.jobs) == 10
+        await settle(store, again)
+        await store.sweep(100)
+        other.config_set("maxmemory", 0)
+    await store.enqueue([new_job()])
+    await store.close()
+
+
+async def test_store_of_another_format_is_refused_and_left_alone(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    url = new_url(redis_server.url)
+    store = opened(url)
+    with admin(redis_server.url) as other:
+        facts = f"{{headway:{parse_url(url).namespace}}}:facts"
+        other.hset(facts, "format", "99")
+        with pytest.raises(SchemaMismatch, match="format 99"):
+            await store.enqueue([new_job()])
+        with pytest.raises(SchemaMismatch):
+            opened(url)
+    await store.close()
+
+
+def test_unix_socket_leads_to_the_same_store(own_server: RedisServer) -> None:
+    one = opened(f"{own_server.url}?namespace=n")
+    other = opened(f"{own_server.socket_url}&namespace=n")
+    job = new_job()
+    driven(one.enqueue([job]))
+    assert driven(other.read(JobQuery(id=job.id))) is not None
+    driven(one.close())
+    driven(other.close())
+
+
+def test_link_tells_what_was_sent_from_what_was_not(own_server: RedisServer) -> None:
+    options = parse_url(own_server.url)
+    link = Link(options.addresses[0], options, options.account)
+    assert link.ask("PING") == b"PONG"
+    own_server.kill()
+    with pytest.raises(ReplyLostError):
+        link.call(packed("PING"))
+    link.close()
+    with pytest.raises(NotSentError):
+        Link(options.addresses[0], options, options.account)

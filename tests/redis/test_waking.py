@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headway.stores.redis.options import parse_url
+from headway.stores.redis.store import RedisStore
+from tests.redis.admin import admin, claim, new_job, new_url, opened
+from tests.servers.proxy import Proxy
+from tests.servers.redis import GivenRedis, RedisServer
+
+LIMIT = 20.0
+
+
+@pytest.fixture
+def url(redis_server: RedisServer | GivenRedis) -> str:
+    return new_url(redis_server.url)
+
+
+async def asleep(store: RedisStore) -> asyncio.Task[None]:
+    """Somebody who sleeps, and has claimed since the store listens."""
+    while True:
+        seen = (await claim(store)).seen
+        task = asyncio.create_task(store.wait(["main"], None, seen))
+        done, _ = await asyncio.wait({task}, timeout=0.3)
+        if not done:
+            return task
+
+
+async def test_waiter_is_woken_by_a_job_of_another_process(url: str) -> None:
+    one, other = opened(url), opened(url)
+    task = await asleep(one)
+    await other.enqueue([new_job()])
+    await asyncio.wait_for(task, LIMIT)
+    assert len((await claim(one, request=2)).jobs) == 1
+    await one.close()
+    await other.close()
+
+
+async def test_waiter_is_woken_by_a_job_of_its_own_process(url: str) -> None:
+    store = opened(url)
+    task = await asleep(store)
+    await store.enqueue([new_job()])
+    await asyncio.wait_for(task, LIMIT)
+    await store.close()
+
+
+async def test_job_of_another_lane_wakes_nobody(url: str) -> None:
+    one, other = opened(url), opened(url)
+    task = await asleep(one)
+    await other.enqueue([new_job(lane="elsewhere")])
+    await other.enqueue([new_job(lane="main")])
+    await asyncio.wait_for(task, LIMIT)
+    await one.close()
+    await other.close()
+
+
+async def test_what_comes_between_claim_and_wait_is_not_slept_through(url: str) -> None:
+    one, other = opened(url), opened(url)
+    task = await asleep(one)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    for request in range(2, 12):
+        claimed = await claim(one, request=request, n=1000)
+        await other.enqueue([new_job()])
+        await asyncio.wait_for(one.wait(["main"], None, claimed.seen), LIMIT)
+    await one.close()
+    await other.close()
+
+
+async def test_first_wait_does_not_sleep_through_what_came_before_it_listened(url: str) -> None:
+    one, other = opened(url), opened(url)
+    claimed = await claim(one)
+    await other.enqueue([new_job()])
+    await asyncio.wait_for(one.wait(["main"], None, claimed.seen), LIMIT)
+    await one.close()
+    await other.close()
+
+
+async def test_nobody_is_told_while_nobody_waits(url: str) -> None:
+    store = opened(url)
+    channel = f"{{headway:{parse_url(url).namespace}}}:wakes"
+    with admin(url) as other, other.pubsub() as heard:
+        heard.subscribe(channel)
+        assert heard.get_message(timeout=LIMIT) is not None
+        await store.enqueue([new_job()])
+        (await asleep(store)).cancel()
+        await store.enqueue([new_job()])
+        message = heard.get_message(timeout=LIMIT)
+        assert message is not None
+        assert message["type"] == "message"
+        assert heard.get_message(timeout=0) is None
+    await store.close()
+
+
+async def test_waiter_is_woken_again_after_its_connection_was_reset(url: str) -> None:
+    with Proxy(url) as proxy:
+        one, other = opened(proxy.url), opened(url)
+        task = await asleep(one)
+        proxy.reset()
+        # It may have missed something, so it looks once more by itself.
+        await asyncio.wait_for(task, LIMIT)
+        task = await asleep(one)
+        await other.enqueue([new_job()])
+        await asyncio.wait_for(task, LIMIT)
+        await one.close()
+        await other.close()
+
+
+async def test_store_that_is_closed_leaves_no_thread(url: str) -> None:
+    store = opened(url)
+    (await asleep(store)).cancel()
+    thread = store._listener._thread  # pyright: ignore[reportPrivateUsage]
+    assert thread is not None
+    await store.close()
+    assert not thread.is_alive()
