@@ -207,14 +207,16 @@ function GateBook.implicit(book, name, capacity)
   return view
 end
 
+-- Takes a lane's row (nil: it has none), which need not be read again.
+function GateBook.learn_lane(book, lane, row)
+  book.concurrencies[lane] = row and Lanes.current(row).concurrency or false
+end
+
 local function concurrency_of(book, lane)
-  local known = book.concurrencies[lane]
-  if known == nil then
-    local row = Lanes.load({ lane })[lane]
-    known = row and Lanes.current(row).concurrency or false
-    book.concurrencies[lane] = known
+  if book.concurrencies[lane] == nil then
+    GateBook.learn_lane(book, lane, Lanes.load({ lane })[lane])
   end
-  return known or nil
+  return book.concurrencies[lane] or nil
 end
 
 -- The names of the four gates that always apply to a flow's jobs.

@@ -18,6 +18,8 @@ local LEAST_HEADS = 16
 --   could start on that round; -1 for a new round.
 function LaneWork.new(book, request, lane, after)
   local fruitful = after >= 0 and after % 2 == 1
+  local row = Lanes.load({ lane })[lane]
+  GateBook.learn_lane(book, lane, row)
   return {
     book = book,
     request = request,
@@ -27,7 +29,7 @@ function LaneWork.new(book, request, lane, after)
     last = true,
     again = false,
     opens_at = nil,
-    row = Lanes.load({ lane })[lane],
+    row = row,
     flows = nil,
     stopped = {},
     fairness = nil,

@@ -1,6 +1,6 @@
 -- Claim: what is due is promoted, then jobs start in order with all their permits.
 -- needs: base.time, base.write, tables.gates, tables.jobs, tables.workers
--- needs: engine.expire, engine.feeding, engine.lane_share, engine.lane_work
+-- needs: engine.expire, engine.feeding, engine.gate_book, engine.lane_share, engine.lane_work
 -- needs: engine.lapse, engine.promotion, engine.step
 
 local Claim = {}
@@ -120,7 +120,25 @@ local function tell_again(request, worker)
   return reply(telling, worker, Time.now, true, {})
 end
 
+-- Whether time alone has brought anything about: mostly it has not, and what would deal with it
+-- need not be made.
+local function is_anything_due(request)
+  if #Jobs.expired(1) > 0 or #Gates.due_timers(1) > 0 then
+    return true
+  end
+  for _, one in ipairs(request.lanes) do
+    local due_at = Jobs.next_due(one[1])
+    if due_at ~= nil and due_at <= Time.now then
+      return true
+    end
+  end
+  return false
+end
+
 local function let_time_pass(request)
+  if not is_anything_due(request) then
+    return
+  end
   local step = Step.new()
   if Expire.expire(step, EXPIRIES) > 0 then
     -- What ended must be written before what is due is promoted: it may be the same job.
@@ -143,18 +161,18 @@ end
 
 -- The work of one claim over its lanes.
 local function new_work(request)
-  local step, cursors = Step.new(), cursors_of(request)
+  local book, cursors = GateBook.new(), cursors_of(request)
   local lanes, order = {}, {}
   for _, one in ipairs(request.lanes) do
     local lane = one[1]
     if lanes[lane] == nil then
-      lanes[lane] = LaneWork.new(step.book, request, lane, cursors[lane] or -1)
+      lanes[lane] = LaneWork.new(book, request, lane, cursors[lane] or -1)
       order[#order + 1] = lanes[lane]
     end
   end
   return {
     request = request,
-    step = step,
+    book = book,
     lanes = lanes,
     order = order,
     telling = new_telling(),
@@ -196,7 +214,7 @@ local function run(work)
       take(work, one[1], request.n - #jobs)
     end
   end
-  Step.flush(work.step)
+  GateBook.save(work.book)
 end
 
 local function earlier(one, other)
