@@ -1,21 +1,10 @@
 -- What each job is filed under: it follows from its row alone, one member in each sorted set.
--- needs: base.keys, base.codec, base.write, tables.interned
+-- needs: base.keys, base.codec, tables.filing
 
 local JobFiling = {}
 
 local n4, n6, name = Codec.n4, Codec.n6, Codec.name
 local FINAL = { succeeded = true, dead = true, cancelled = true }
-
--- The bytes by which a waiting job is filed, but for its id.
-function JobFiling.order(flow, priority, due_at, seq)
-  return struct.pack('>I4I4I6I6', flow, priority, due_at, seq)
-end
-
--- Reads an order from the place where its priority begins.
-function JobFiling.read_order(member, at)
-  local priority, due, seq = struct.unpack('>I4I6I6', member, at)
-  return { priority = priority, due_at = due, seq = seq }
-end
 
 -- The member by which one of a gate's tickets is filed.
 local function ticket_of(row, order)
@@ -23,7 +12,7 @@ local function ticket_of(row, order)
 end
 
 local function file_queued(row, found, scores)
-  local order = JobFiling.order(row.flow, row.priority, row.due_at, row.seq)
+  local order = Filing.order(row.flow, row.priority, row.due_at, row.seq)
   if row.state == 'waiting' then
     found[Keys.waiting] = order .. row.id
     if row.ticket then
@@ -82,42 +71,6 @@ function JobFiling.of(row)
   return found, scores
 end
 
--- Changes to be written together; `write` writes them.
-function JobFiling.batch()
-  return { added = {}, gone = {}, filled = {}, left = {} }
-end
-
--- Adds a member.
-function JobFiling.add(batch, key, score, member)
-  local list = batch.added[key]
-  if not list then
-    list = {}
-    batch.added[key] = list
-  end
-  local count = #list
-  list[count + 1], list[count + 2] = score, member
-end
-
--- Takes a member out.
-function JobFiling.drop(batch, key, member)
-  local list = batch.gone[key]
-  if not list then
-    list = {}
-    batch.gone[key] = list
-  end
-  list[#list + 1] = member
-end
-
--- A flow has one more that waits.
-function JobFiling.fill(batch, flow)
-  batch.filled[flow] = true
-end
-
--- A flow has one fewer that waits.
-function JobFiling.leave(batch, flow)
-  batch.left[flow] = true
-end
-
 local NOTHING = {}
 
 -- Files a row anew.
@@ -132,7 +85,7 @@ function JobFiling.move(batch, old, old_scores, old_flow, row)
   old, old_scores = old or NOTHING, old_scores or NOTHING
   for key, member in pairs(old) do
     if new[key] ~= member then
-      JobFiling.drop(batch, key, member)
+      Filing.drop(batch, key, member)
       if key == Keys.waiting then
         batch.left[old_flow] = true
       end
@@ -140,44 +93,10 @@ function JobFiling.move(batch, old, old_scores, old_flow, row)
   end
   for key, member in pairs(new) do
     if old[key] ~= member or old_scores[key] ~= scores[key] then
-      JobFiling.add(batch, key, scores[key] or 0, member)
+      Filing.add(batch, key, scores[key] or 0, member)
       if key == Keys.waiting then
         batch.filled[row.flow] = true
       end
     end
   end
-end
-
-local function flow_member(flow)
-  return name(Interned.flow(flow).lane) .. n4(flow)
-end
-
--- Files the flows that have jobs waiting now, and takes out those that have none left.
-local function write_flows(batch)
-  local added, gone = {}, {}
-  for flow in pairs(batch.filled) do
-    added[#added + 1] = 0
-    added[#added + 1] = flow_member(flow)
-  end
-  for flow in pairs(batch.left) do
-    if not batch.filled[flow] then
-      local low, high = Codec.prefix(n4(flow))
-      if not redis.call('ZRANGEBYLEX', Keys.waiting, low, high, 'LIMIT', 0, 1)[1] then
-        gone[#gone + 1] = flow_member(flow)
-      end
-    end
-  end
-  Write.zrem(Keys.flowing, gone)
-  Write.zadd(Keys.flowing, added)
-end
-
--- Writes what was gathered; what goes first makes room for what comes.
-function JobFiling.write(batch)
-  for key, members in pairs(batch.gone) do
-    Write.zrem(key, members)
-  end
-  for key, values in pairs(batch.added) do
-    Write.zadd(key, values)
-  end
-  write_flows(batch)
 end

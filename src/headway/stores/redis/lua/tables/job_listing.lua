@@ -1,5 +1,5 @@
 -- Listings for people: a bounded walk, a place in a flow, the oldest that waits.
--- needs: base.keys, base.codec, tables.job_record, tables.job_rows, tables.job_filing, tables.job_starts
+-- needs: base.keys, base.codec, tables.filing, tables.job_reading, tables.job_rows, tables.job_starts
 
 local JobListing = {}
 
@@ -8,7 +8,7 @@ local sub = string.sub
 -- How many waiting jobs of the flow stand before this order; counted up to `limit`.
 function JobListing.place(flow, order, limit)
   local low = '[' .. Codec.n4(flow)
-  local high = '(' .. JobFiling.order(flow, order.priority, order.due_at, order.seq)
+  local high = '(' .. Filing.order(flow, order.priority, order.due_at, order.seq)
   return math.min(limit, redis.call('ZLEXCOUNT', Keys.waiting, low, high))
 end
 
@@ -67,7 +67,7 @@ function JobListing.glance(ids)
         id = id,
         seq = Codec.read6(raw, 17),
         flow = Codec.read4(raw, 3),
-        state = JobRecord.STATES[sub(raw, 1, 1)],
+        state = JobReading.STATES[sub(raw, 1, 1)],
       }
     end
   end

@@ -1,10 +1,16 @@
 -- Jobs that are set aside at a closed keyed gate, and those that were fed from one.
--- needs: base.keys, base.codec, base.time, tables.job_rows, tables.job_filing, tables.job_starts
+-- needs: base.keys, base.codec, base.time, tables.filing, tables.job_rows, tables.job_filing, tables.job_starts
 
 local JobParking = {}
 
 local n4, name = Codec.n4, Codec.name
 local sub = string.sub
+
+-- Reads an order from the place where its priority begins.
+local function read_order(member, at)
+  local priority, due, seq = struct.unpack('>I4I6I6', member, at)
+  return { priority = priority, due_at = due, seq = seq }
+end
 
 -- The first members of a set within bounds.
 local function members(key, low, high, limit)
@@ -42,7 +48,7 @@ function JobParking.parked_order(gate, flow)
   local prefix = name(gate) .. n4(flow)
   local low, high = Codec.prefix(prefix)
   local member = members(Keys.parked, low, high, 1)[1]
-  return member and JobFiling.read_order(member, #prefix + 1) or nil
+  return member and read_order(member, #prefix + 1) or nil
 end
 
 -- How many jobs are parked at a gate, unfit ones among them; counted up to `limit`.
@@ -102,7 +108,7 @@ function JobParking.tickets(gate, flow)
   local found = redis.call('ZRANGEBYLEX', Keys.tickets, low, high)
   for place, member in ipairs(found) do
     found[place] = {
-      order = JobFiling.read_order(member, #prefix + 1),
+      order = read_order(member, #prefix + 1),
       amount = Codec.read4(member, #prefix + 17),
     }
   end
@@ -112,7 +118,7 @@ end
 -- Changes rows by a function of row and place, files them anew and writes them.
 local function change(ids, alter)
   local rows, raws = JobRows.load(ids), JobRows.read(ids)
-  local written, filed = JobRows.batch(), JobFiling.batch()
+  local written, filed = JobRows.batch(), Filing.batch()
   for place, id in ipairs(ids) do
     local row = rows[id]
     local found, scores = JobFiling.of(row)
@@ -121,7 +127,7 @@ local function change(ids, alter)
     JobRows.put(written, row, raws[id])
   end
   JobRows.write(written)
-  JobFiling.write(filed)
+  Filing.write(filed)
 end
 
 -- Parked jobs become waiting with the gate's ticket; the time parked is added up.

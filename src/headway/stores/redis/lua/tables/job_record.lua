@@ -1,5 +1,5 @@
 -- A job's row as one string: a fixed head, then what has a length of its own.
--- needs: base.codec, tables.interned
+-- needs: base.codec
 --
 --    1 state     2 flags      3 flow       7 priority  11 due       17 seq       23 policy
 --   27 created  33 run       37 attempt   41 blocked   47 request   53 claimed   59 finished
@@ -17,10 +17,11 @@
 
 local JobRecord = {}
 
-local pack, unpack_bytes = struct.pack, struct.unpack
-local byte, sub, char = string.byte, string.sub, string.char
+local pack = struct.pack
+local byte, char = string.byte, string.char
 
-local HEAD = '>BBI4I4I6I6I4I6I4I4I6I6I6I6I6BI2I2I4'
+-- The head, as it is packed and read.
+JobRecord.HEAD = '>BBI4I4I6I6I4I6I4I4I6I6I6I6I6BI2I2I4'
 local NONE = Codec.NONE
 -- Bytes of a value that may stand in the row.
 local SHORT = 256
@@ -38,20 +39,8 @@ JobRecord.LETTERS = {
   dead = 'D',
   cancelled = 'C',
 }
-JobRecord.STATES = {
-  s = 'scheduled',
-  w = 'waiting',
-  p = 'parked',
-  r = 'running',
-  a = 'awaiting',
-  S = 'succeeded',
-  D = 'dead',
-  C = 'cancelled',
-}
-
 -- Outcomes that have a number; any other stands in the rest.
 local OUTCOMES = { [''] = 0, succeeded = 1 }
-local OUTCOME_WORDS = { [0] = '', [1] = 'succeeded' }
 local OTHER = 255
 
 -- Fields of the rest and their defaults; nil has none to be compared with.
@@ -60,14 +49,12 @@ local PLAIN = {
   'parked_at', 'parked_since', 'handed_at', 'deadline_at', 'candidate', 'cascade', 'reconciles',
   'reason', 'life', 'body',
 }
-local DEFAULTS = {
+JobRecord.DEFAULTS = {
   stage = '', ticket_amount = 0, parked_since = 0, candidate = '', reconciles = 0, reason = '',
   life = 1, body = '',
 }
 -- Values that stand apart where they are long, each under its letter.
 local FAR = { { 'result', 'r' }, { 'progress', 'p' }, { 'error', 'e' } }
-
-JobRecord.FIELDS = { a = 'args', r = 'result', p = 'progress', e = 'error' }
 
 -- The flags of a row, but for what stands apart.
 local function flags_of(row)
@@ -104,11 +91,11 @@ end
 
 -- The rest, packed, and the values that stand apart by letter (nil for none).
 local function pack_rest(row, outcome, far)
-  local rest = {}
+  local rest, defaults = {}, JobRecord.DEFAULTS
   for place = 1, #PLAIN do
     local field = PLAIN[place]
     local value = row[field]
-    if value ~= nil and value ~= DEFAULTS[field] then
+    if value ~= nil and value ~= defaults[field] then
       rest[field] = value
     end
   end
@@ -179,7 +166,7 @@ function JobRecord.pack(row)
   rest, far = pack_rest(row, outcome, far)
   local worker, last = row.worker or '', row.last_worker or ''
   local head = pack(
-    HEAD,
+    JobRecord.HEAD,
     byte(JobRecord.LETTERS[row.state]),
     flags,
     row.flow,
@@ -201,150 +188,4 @@ function JobRecord.pack(row)
     #rest
   )
   return head .. worker .. last .. rest .. args .. char(row.seq % 256), far
-end
-
--- What the rest of most jobs is; read only.
-local NOTHING = {}
-
--- The rest of a row, and the place behind it.
-local function read_rest(raw)
-  local worker, last, size = unpack_bytes('>I2I2I4', raw, 72)
-  local from = 80 + worker + last
-  if size == 0 then
-    return NOTHING, from
-  end
-  return cmsgpack.unpack(sub(raw, from, from + size - 1)), from + size
-end
-
-local function bit_of(flags, bit)
-  return flags % (2 * bit) >= bit
-end
-
-local function moment(at)
-  if at == NONE then
-    return nil
-  end
-  return at
-end
-
--- The fields of the head, as they stand in it.
-local function unpack_head(raw, id)
-  local state, flags, flow, priority, due, seq, policy, created, run, attempt, blocked, request, claimed, finished, purge, _, worker, last =
-    unpack_bytes(HEAD, raw)
-  local key = Interned.flow(flow)
-  return {
-    id = id,
-    lane = key.lane,
-    tenant = key.tenant,
-    kind = key.kind,
-    priority = priority,
-    due_at = due,
-    flow = flow,
-    policy = policy,
-    state = JobRecord.STATES[char(state)],
-    created_at = created,
-    seq = seq,
-    care = bit_of(flags, 1),
-    gated = bit_of(flags, 2),
-    unfit = bit_of(flags, 4),
-    cancel_requested = bit_of(flags, 8),
-    in_doubt = bit_of(flags, 16),
-    run = run,
-    attempt = attempt,
-    blocked_ms = blocked,
-    request = request,
-    claimed_at = moment(claimed),
-    finished_at = moment(finished),
-    purge_at = moment(purge),
-    worker = worker > 0 and sub(raw, 80, 79 + worker) or nil,
-    last_worker = sub(raw, 80 + worker, 79 + worker + last),
-  }
-end
-
--- Unpacks a row.
--- Returns the row, and the letters of what stands apart and is still to be filled in.
-function JobRecord.unpack(raw, id)
-  local row = unpack_head(raw, id)
-  local rest, behind = read_rest(raw)
-  for field, value in pairs(DEFAULTS) do
-    row[field] = value
-  end
-  row.error = ''
-  for field, value in pairs(rest) do
-    row[field] = value
-  end
-  -- A plain end changes the number alone, and leaves the word of an earlier run in the rest.
-  row.outcome = OUTCOME_WORDS[byte(raw, 71)] or rest.outcome
-  row.keyed = rest.keyed and Codec.unpack_uses(rest.keyed) or {}
-  row.members = rest.members or {}
-  row.far = nil
-  local letters = rest.far or ''
-  if bit_of(byte(raw, 2), 64) then
-    letters = letters .. 'a'
-  else
-    row.args = sub(raw, behind, -2)
-  end
-  return row, letters
-end
-
--- The letters of what stands apart.
-function JobRecord.far_of(raw)
-  local letters = read_rest(raw).far or ''
-  if bit_of(byte(raw, 2), 64) then
-    letters = letters .. 'a'
-  end
-  return letters
-end
-
-local NOBODY = {}
-
--- Who may be asked now: the one whose turn was cut short first, then the others.
-local function order_of(cascade)
-  if cascade == nil then
-    return NOBODY
-  end
-  local turn, rest, among = cascade.turn, {}, false
-  for _, name in ipairs(cascade.left) do
-    if name == turn and turn ~= '' then
-      among = true
-    else
-      rest[#rest + 1] = name
-    end
-  end
-  if among then
-    table.insert(rest, 1, turn)
-  end
-  return rest
-end
-
--- A queued job, as far as a claim looks at it; its arguments are nil if they stand apart.
-function JobRecord.head(raw, id)
-  local priority, due, seq, policy, _, run, attempt, blocked =
-    unpack_bytes('>I4I6I6I4I6I4I4I6', raw, 7)
-  local rest, behind = read_rest(raw)
-  return {
-    order = { priority = priority, due_at = due, seq = seq },
-    id = id,
-    keyed = rest.keyed and Codec.unpack_uses(rest.keyed) or NOBODY,
-    ticket = rest.ticket,
-    candidates = order_of(rest.cascade),
-    run = run,
-    attempt = attempt,
-    stage = rest.stage or '',
-    subject = rest.subject,
-    args = byte(raw, 2) % 128 < 64 and sub(raw, behind, -2) or nil,
-    policy = policy,
-    blocked_ms = blocked,
-  }
-end
-
--- A scheduled job, as far as its promotion looks at it.
-function JobRecord.due(raw, id)
-  local rest = read_rest(raw)
-  return {
-    seq = Codec.read6(raw, 17),
-    id = id,
-    entry = rest.entry,
-    fired_at = rest.fired_at,
-  }
 end

@@ -1,5 +1,5 @@
 -- The packed rows of jobs, read once in a script, and what stands apart from them.
--- needs: base.keys, base.write, tables.job_record
+-- needs: base.keys, base.write, tables.job_record, tables.job_reading
 
 local JobRows = {}
 
@@ -50,11 +50,11 @@ function JobRows.load(ids)
     local id = ids[place]
     local raw = raws[id]
     if raw and not found[id] then
-      local row, letters = JobRecord.unpack(raw, id)
+      local row, letters = JobReading.unpack(raw, id)
       found[id] = row
       for letter in string.gmatch(letters, '.') do
         places[#places + 1] = letter .. id
-        waiting[#waiting + 1] = { row, JobRecord.FIELDS[letter], letter .. id }
+        waiting[#waiting + 1] = { row, JobReading.FIELDS[letter], letter .. id }
       end
     end
   end
@@ -115,7 +115,7 @@ function JobRows.put(batch, row, old)
   if far then
     put_far(batch, id, far)
   end
-  for letter in string.gmatch(JobRecord.far_of(old), '.') do
+  for letter in string.gmatch(JobReading.far_of(old), '.') do
     if not (far and far[letter]) then
       bodies[letter .. id] = nil
       batch.gone[#batch.gone + 1] = letter .. id
@@ -134,7 +134,7 @@ end
 function JobRows.remove(ids)
   local gone = {}
   for _, id in ipairs(ids) do
-    for letter in string.gmatch(JobRecord.far_of(raws[id]), '.') do
+    for letter in string.gmatch(JobReading.far_of(raws[id]), '.') do
       gone[#gone + 1] = letter .. id
     end
     raws[id] = false

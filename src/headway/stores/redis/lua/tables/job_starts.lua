@@ -1,5 +1,6 @@
--- Jobs start and end: the heads of flows, and what a worker holds.
--- needs: base.keys, base.codec, base.write, base.time, tables.interned, tables.job_record, tables.job_rows, tables.job_filing
+-- Jobs start: the heads of flows, and what begins with a run.
+-- needs: base.keys, base.codec, base.write, base.time
+-- needs: tables.filing, tables.job_reading, tables.job_rows, tables.job_filing
 
 local JobStarts = {}
 
@@ -25,7 +26,7 @@ function JobStarts.heads_of(ids)
   local raws, heads, places, far = JobRows.read(ids), {}, {}, {}
   for place = 1, #ids do
     local id = ids[place]
-    local head = JobRecord.head(raws[id], id)
+    local head = JobReading.head(raws[id], id)
     heads[place] = head
     if head.args == nil then
       places[#places + 1], far[#far + 1] = 'a' .. id, head
@@ -80,7 +81,7 @@ end
 --   blocked_ms: behind shared gates; added to each.
 function JobStarts.start_plain(ids, worker, request, blocked_ms)
   local raws = JobRows.read(ids)
-  local written, filed = JobRows.batch(), JobFiling.batch()
+  local written, filed = JobRows.batch(), Filing.batch()
   local gone, held, whole = {}, {}, {}
   local holder, length, now = Codec.name(worker), pack('>I2', #worker), Time.now
   for place = 1, #ids do
@@ -106,9 +107,9 @@ function JobStarts.start_plain(ids, worker, request, blocked_ms)
       )
       gone[#gone + 1] = sub(raw, 3, 22) .. id
       held[#held + 1], held[#held + 2] = 0, holder .. id
-      JobFiling.leave(filed, Codec.read4(raw, 3))
+      Filing.leave(filed, Codec.read4(raw, 3))
       if flags >= 128 and run == 0 then
-        JobFiling.drop(filed, Keys.expiry, sub(raw, 17, 22) .. id)
+        Filing.drop(filed, Keys.expiry, sub(raw, 17, 22) .. id)
       end
     end
   end
@@ -120,7 +121,7 @@ function JobStarts.start_plain(ids, worker, request, blocked_ms)
     start_whole(rows[id], raws[id], start, worker, request, written, filed)
   end
   JobRows.write(written)
-  JobFiling.write(filed)
+  Filing.write(filed)
 end
 
 -- As `start_plain`, with what each holds; the ticket is gone.
@@ -131,144 +132,10 @@ function JobStarts.start_gated(starts, worker, request)
     ids[place] = start.id
   end
   local rows, raws = JobRows.load(ids), JobRows.read(ids)
-  local written, filed = JobRows.batch(), JobFiling.batch()
+  local written, filed = JobRows.batch(), Filing.batch()
   for _, start in ipairs(starts) do
     start_whole(rows[start.id], raws[start.id], start, worker, request, written, filed)
   end
   JobRows.write(written)
-  JobFiling.write(filed)
-end
-
--- Whether a packed row is a run of this worker whose end needs no care.
-local function may_finish(raw, worker, run)
-  if not raw or byte(raw, 1) ~= 114 or byte(raw, 2) % 2 == 1 then
-    return false
-  end
-  local length = byte(raw, 72) * 256 + byte(raw, 73)
-  return Codec.read4(raw, 33) == run and sub(raw, 80, 79 + length) == worker
-end
-
--- Running jobs of this worker and run, with no need of care, become succeeded now.
---   runs: job, run, job, run, ...; no job twice.
--- Returns for each run, in the order asked, its lane, or false for one that was left untouched;
--- and whether any that ended had taken anything. Their permits are still out.
-function JobStarts.finish_plain(worker, runs, purge_at)
-  local ids = {}
-  for place = 1, #runs, 2 do
-    ids[#ids + 1] = runs[place]
-  end
-  local raws, written = JobRows.read(ids), JobRows.batch()
-  local lanes, by_flow, gated = {}, {}, false
-  local gone, purge = {}, {}
-  local holder = Codec.name(worker)
-  local ending = pack('>I6I6BI2I2', Time.now, purge_at, 1, 0, #worker)
-  for place = 1, #ids do
-    local id = ids[place]
-    local raw = raws[id]
-    if may_finish(raw, worker, runs[2 * place]) then
-      local last = byte(raw, 74) * 256 + byte(raw, 75)
-      local behind = 80 + #worker + last
-      JobRows.put_raw(
-        written,
-        id,
-        'S' .. sub(raw, 2, 58) .. ending .. sub(raw, 76, 79) .. worker .. sub(raw, behind)
-      )
-      gone[#gone + 1] = holder .. id
-      purge[#purge + 1], purge[#purge + 2] = purge_at, sub(raw, 17, 22) .. id
-      local flow = sub(raw, 3, 6)
-      local lane = by_flow[flow] or Interned.flow(Codec.read4(flow, 1)).lane
-      by_flow[flow], lanes[place] = lane, lane
-      gated = gated or byte(raw, 2) % 4 >= 2
-    else
-      lanes[place] = false
-    end
-  end
-  Write.zrem(Keys.held, gone)
-  Write.zadd(Keys.purge, purge)
-  JobRows.write(written)
-  return lanes, gated
-end
-
--- The ids of the jobs whose run a worker holds.
-local function ids_held(worker)
-  local prefix = Codec.name(worker)
-  local low, high = Codec.prefix(prefix)
-  local ids = redis.call('ZRANGEBYLEX', Keys.held, low, high)
-  for place = 1, #ids do
-    ids[place] = sub(ids[place], #prefix + 1)
-  end
-  return ids
-end
-
--- The rows of jobs by ids, in order of start.
-local function rows_in_order(ids)
-  local rows, ordered = JobRows.load(ids), {}
-  for _, row in pairs(rows) do
-    ordered[#ordered + 1] = row
-  end
-  table.sort(ordered, function(one, other)
-    if one.priority ~= other.priority then
-      return one.priority < other.priority
-    end
-    if one.due_at ~= other.due_at then
-      return one.due_at < other.due_at
-    end
-    return one.seq < other.seq
-  end)
-  return ordered
-end
-
--- Running and awaiting jobs whose run this worker holds, as {id, run, request, state,
--- cancel_requested}, in order of start.
-function JobStarts.held_by(worker)
-  return rows_in_order(ids_held(worker))
-end
-
--- How many those are.
-function JobStarts.held_count(worker)
-  local low, high = Codec.prefix(Codec.name(worker))
-  return redis.call('ZLEXCOUNT', Keys.held, low, high)
-end
-
--- Running jobs that this claim of the worker took, in order of start.
-function JobStarts.taken_by(worker, request)
-  local mine, raws = {}, nil
-  local ids = ids_held(worker)
-  raws = JobRows.read(ids)
-  for _, id in ipairs(ids) do
-    if byte(raws[id], 1) == 114 and Codec.read6(raws[id], 47) == request then
-      mine[#mine + 1] = id
-    end
-  end
-  return rows_in_order(mine)
-end
-
--- Running and awaiting jobs by id, those above `after`.
---
--- They stand by worker; there are far fewer workers than jobs, and an audit is rare.
-function JobStarts.held(after, limit)
-  local ids, from = {}, '-'
-  while true do
-    local member = redis.call('ZRANGEBYLEX', Keys.held, from, '+', 'LIMIT', 0, 1)[1]
-    if not member then
-      break
-    end
-    local prefix = sub(member, 1, -37)
-    local behind = Codec.behind(prefix)
-    local some = redis.call('ZRANGEBYLEX', Keys.held, '(' .. prefix .. after, behind, 'LIMIT', 0, limit)
-    for _, one in ipairs(some) do
-      ids[#ids + 1] = sub(one, #prefix + 1)
-    end
-    from = '[' .. sub(behind, 2)
-  end
-  table.sort(ids, Codec.less)
-  local first = {}
-  for place = 1, math.min(limit, #ids) do
-    first[place] = ids[place]
-  end
-  local rows = JobRows.load(first)
-  for place, id in ipairs(first) do
-    first[place] = rows[id]
-  end
-  return first
+  Filing.write(filed)
 end

@@ -1,5 +1,5 @@
 -- What time brings to jobs: they become due, expire, miss a deadline, or may be forgotten.
--- needs: base.keys, base.codec, base.time, tables.interned, tables.job_record, tables.job_rows, tables.job_filing
+-- needs: base.keys, base.codec, base.time, tables.interned, tables.filing, tables.job_reading, tables.job_rows
 
 local JobTiming = {}
 
@@ -16,7 +16,7 @@ function JobTiming.due(lane, limit)
   end
   local raws, found = JobRows.read(ids), {}
   for place, id in ipairs(ids) do
-    found[place] = JobRecord.due(raws[id], id)
+    found[place] = JobReading.due(raws[id], id)
   end
   return found
 end
@@ -25,7 +25,7 @@ end
 -- Returns their flows, as {flow = true}.
 function JobTiming.promote(ids)
   local raws, flows = JobRows.read(ids), {}
-  local written, filed = JobRows.batch(), JobFiling.batch()
+  local written, filed = JobRows.batch(), Filing.batch()
   local lanes = {}
   for place = 1, #ids do
     local id = ids[place]
@@ -35,13 +35,13 @@ function JobTiming.promote(ids)
     if not flows[flow] then
       flows[flow] = true
       lanes[flow] = Codec.name(Interned.flow(flow).lane)
-      JobFiling.fill(filed, flow)
+      Filing.fill(filed, flow)
     end
-    JobFiling.drop(filed, Keys.scheduled, lanes[flow] .. sub(raw, 11, 22) .. id)
-    JobFiling.add(filed, Keys.waiting, 0, sub(raw, 3, 22) .. id)
+    Filing.drop(filed, Keys.scheduled, lanes[flow] .. sub(raw, 11, 22) .. id)
+    Filing.add(filed, Keys.waiting, 0, sub(raw, 3, 22) .. id)
   end
   JobRows.write(written)
-  JobFiling.write(filed)
+  Filing.write(filed)
   return flows
 end
 

@@ -1,12 +1,17 @@
 -- The table of jobs: rows, and what is filed about them. See `JobTable`; where that has seqs, this
 -- has ids.
--- needs: base.keys, base.codec, base.write, tables.interned, tables.job_record, tables.job_rows, tables.job_filing, tables.job_arrivals, tables.job_starts, tables.job_timing, tables.job_parking, tables.job_listing, tables.dedupe, tables.signals
+-- needs: base.keys, base.codec, base.write
+-- needs: tables.interned, tables.filing, tables.job_reading, tables.job_rows, tables.job_filing
+-- needs: tables.job_arrivals, tables.job_starts, tables.job_ends, tables.job_held, tables.job_timing
+-- needs: tables.job_parking, tables.job_listing, tables.dedupe, tables.signals
 
 local Jobs = {}
 
 -- The rest of the table stands in parts. A part is asked only for what none before it has, so that a
 -- call makes the functions of those alone that it uses.
-local PARTS = { Interned, JobStarts, JobTiming, JobParking, JobArrivals, JobListing }
+local PARTS = {
+  Interned, JobStarts, JobEnds, JobHeld, JobTiming, JobParking, JobArrivals, JobListing,
+}
 setmetatable(Jobs, {
   __index = function(_, name)
     for place = 1, #PARTS do
@@ -22,13 +27,13 @@ setmetatable(Jobs, {
 local function file_new(batch, row)
   if not (row.expires_at or row.entry or row.subject or row.ticket) then
     if row.state == 'waiting' then
-      local order = JobFiling.order(row.flow, row.priority, row.due_at, row.seq)
-      JobFiling.add(batch, Keys.waiting, 0, order .. row.id)
-      JobFiling.fill(batch, row.flow)
+      local order = Filing.order(row.flow, row.priority, row.due_at, row.seq)
+      Filing.add(batch, Keys.waiting, 0, order .. row.id)
+      Filing.fill(batch, row.flow)
       return
     elseif row.state == 'scheduled' then
       local due = struct.pack('>I6I6', row.due_at, row.seq)
-      JobFiling.add(batch, Keys.scheduled, 0, Codec.name(row.lane) .. due .. row.id)
+      Filing.add(batch, Keys.scheduled, 0, Codec.name(row.lane) .. due .. row.id)
       return
     end
   end
@@ -42,7 +47,7 @@ function Jobs.insert(rows)
     return
   end
   local seq = Write.hincrby(Keys.facts, 'seq', count) - count
-  local written, filed = JobRows.batch(), JobFiling.batch()
+  local written, filed = JobRows.batch(), Filing.batch()
   for place = 1, count do
     local row = rows[place]
     row.seq = seq + place
@@ -50,7 +55,7 @@ function Jobs.insert(rows)
     file_new(filed, row)
   end
   JobRows.write(written)
-  JobFiling.write(filed)
+  Filing.write(filed)
   JobArrivals.add(rows)
 end
 
@@ -88,16 +93,16 @@ function Jobs.save(rows)
     ids[place] = row.id
   end
   local raws = JobRows.read(ids)
-  local written, filed = JobRows.batch(), JobFiling.batch()
+  local written, filed = JobRows.batch(), Filing.batch()
   for _, row in ipairs(rows) do
     local raw = raws[row.id]
-    local old = JobRecord.unpack(raw, row.id)
+    local old = JobReading.unpack(raw, row.id)
     local found, scores = JobFiling.of(old)
     JobFiling.move(filed, found, scores, old.flow, row)
     JobRows.put(written, row, raw)
   end
   JobRows.write(written)
-  JobFiling.write(filed)
+  Filing.write(filed)
 end
 
 -- The fields of a job's runs.
@@ -112,7 +117,7 @@ end
 -- Forgets jobs with their runs, known keys, events and dedupe keys.
 function Jobs.remove(ids)
   local rows = JobRows.load(ids)
-  local gone, removed, fields, filed = {}, {}, {}, JobFiling.batch()
+  local gone, removed, fields, filed = {}, {}, {}, Filing.batch()
   for _, id in ipairs(ids) do
     local row = rows[id]
     if row then
@@ -128,7 +133,7 @@ function Jobs.remove(ids)
       end
     end
   end
-  JobFiling.write(filed)
+  Filing.write(filed)
   JobArrivals.remove(gone)
   JobRows.remove(removed)
   Write.hdel(Keys.runs, fields)
