@@ -75,7 +75,10 @@ def test_plain_jobs_leave_the_same_by_either_script(pair: tuple[Snippets, Snippe
         request(*(job(number, shape=1 + number % 3) for number in range(100, 1_100))),
     ]
     for step in steps:
-        assert plain.run(PLAIN, step) == whole.run(WHOLE, step)
+        (done, woken), (made, roused) = plain.run(PLAIN, step), whole.run(WHOLE, step)
+        assert done is made is True
+        # Whoever waits is woken once, in whatever order.
+        assert sorted(map(str, woken)) == sorted(map(str, roused))
         assert left(plain) == left(whole)
         for one in pair:
             one.now += 1_000
