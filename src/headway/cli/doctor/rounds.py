@@ -17,13 +17,14 @@ from headway.cli.postgres import DRIVER, is_postgres
 from headway.cli.session import store_file
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
+from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
 
 PLACES = frozenset({"file", "server"})
 """A problem with one of these keeps the store from being opened."""
 
 
 def look_at_place(url: str) -> list[Finding]:
-    """Looks at a SQLite store's file, or a PostgreSQL store's server.
+    """Looks at a SQLite store's file, or a PostgreSQL or Redis store's server.
 
     Args:
         url: of the store; nothing is found about one that has neither.
@@ -36,6 +37,8 @@ def look_at_place(url: str) -> list[Finding]:
     """
     if is_postgres(url):
         return _look_at_postgres(url)
+    if url.partition("://")[0] in REDIS_SCHEMES:
+        return _look_at_redis(url)
     path = store_file(url)
     if path is None:
         return []
@@ -58,6 +61,16 @@ def _look_at_postgres(url: str) -> list[Finding]:
         found = f"a package is not installed: {error.name}"
         return [problem("server", found, DRIVER)]
     return look_at_postgres(url)
+
+
+def _look_at_redis(url: str) -> list[Finding]:
+    try:
+        # Only those who use it have its client.
+        from headway.cli.doctor.redis_server import look_at_redis  # noqa: PLC0415
+    except ImportError as error:
+        found = f"a package is not installed: {error.name}"
+        return [problem("server", found, "pip install 'headway[redis]'")]
+    return look_at_redis(url)
 
 
 async def look_at_store(store: Store) -> list[Finding]:

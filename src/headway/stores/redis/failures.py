@@ -15,6 +15,11 @@ from headway.core.errors import (
 )
 
 _UNWRITTEN = "nothing was written"
+RIGHTS = (
+    "the user needs resetchannels ~{headway:NAMESPACE}:* &{headway:NAMESPACE}:*"
+    " +@all -@dangerous +info"
+)
+"""What an operator gives a user who works."""
 
 
 class _Meaning(NamedTuple):
@@ -47,11 +52,7 @@ _MEANINGS = (
     _Meaning("MISCONF", StoreFull, "the server cannot write its device: free some space on it"),
     _Meaning("NOAUTH", StoreUnavailable, "put the password into the URL"),
     _Meaning("WRONGPASS", StoreUnavailable, "mend the name or the password in the URL"),
-    _Meaning(
-        "NOPERM",
-        StoreUnavailable,
-        "the user needs ~{headway:NAMESPACE}:* &{headway:NAMESPACE}:* +@all -@dangerous +info",
-    ),
+    _Meaning("NOPERM", StoreUnavailable, RIGHTS),
     _Meaning("EXECABORT", StoreUnavailable, "try again"),
     _Meaning("UNKILLABLE", StoreUnavailable, "a script of somebody's runs too long", True),
     _Meaning("unknown command", SchemaMismatch, "Redis 6.2 or later, or Valkey, is needed"),

@@ -1,0 +1,159 @@
+"""The Redis server: its version, what it keeps and what it forgets, its room, its clock, rights."""
+
+from __future__ import annotations
+
+from headway.cli.doctor.finding import Finding, problem, warning, well
+from headway.cli.local_clock import rough
+from headway.core.errors import HeadwayError
+from headway.stores.redis.checkup import Checkup, check
+from headway.stores.redis.failures import RIGHTS
+from headway.stores.redis.options import parse_url
+from headway.stores.redis.server import OLDEST
+
+NEWEST = 9
+"""Versions from this one on were not tried."""
+TOLERATED_MS, LONG_MS = 1_000, 60_000
+SLOW_MS = 5.0
+NEARLY_FULL = 0.9
+
+_PROMISES = {
+    "always": "each write is on the device before it is answered",
+    "everysec": "a crash of the machine may lose what was answered in the last second or two",
+    "no": "a crash of the machine may lose what was answered in the last half minute",
+}
+
+
+def look_at_redis(url: str) -> list[Finding]:
+    """Asks a Redis store's server.
+
+    Args:
+        url: of the store.
+
+    Returns:
+        What was found; a problem with "server" if the store cannot be opened there.
+
+    Raises:
+        InvalidValue: the URL is unusable.
+    """
+    options = parse_url(url)
+    try:
+        seen = check(options)
+    except HeadwayError as error:
+        return [problem("server", error.message, error.hint)]
+    return [
+        look_at_version(seen),
+        look_at_eviction(seen),
+        look_at_durability(seen),
+        *look_at_device(seen),
+        look_at_memory(seen),
+        look_at_server_clock(seen),
+        look_at_replicas(seen),
+        look_at_latency(seen),
+        look_at_rights(seen),
+    ]
+
+
+def look_at_version(seen: Checkup) -> Finding:
+    """Whether the server is one that the store is written for, and takes writes."""
+    server = seen.server
+    version = ".".join(map(str, server.version))
+    found = f"{server.name.capitalize()} {server.facts.get('valkey_version', version)}"
+    if server.version < OLDEST:
+        hint = f"upgrade it to {'.'.join(map(str, OLDEST))} or newer, or to Valkey"
+        return problem("server", f"{found} is too old", hint)
+    if server.is_replica:
+        hint = "give its master's address, or the sentinels: redis+sentinel://…"
+        return problem("server", f"{found} is a replica: it only reads", hint)
+    if server.version[0] >= NEWEST:
+        return warning("server", f"{found} is newer than any that was tried", "try it on a copy")
+    return well("server", found)
+
+
+def look_at_eviction(seen: Checkup) -> Finding:
+    """Whether it throws jobs away when its memory is used up."""
+    policy = seen.server.eviction
+    if policy != "noeviction":
+        hint = "CONFIG SET maxmemory-policy noeviction, and in redis.conf"
+        return problem("server", f"it evicts keys ({policy}): jobs would be lost", hint)
+    return well("eviction", "a full memory refuses new jobs, and loses none")
+
+
+def look_at_durability(seen: Checkup) -> Finding:
+    """What survives a crash."""
+    facts = seen.server.facts
+    if facts.get("aof_enabled") != "1":
+        saved = "only snapshots" if facts.get("rdb_last_save_time") else "nothing"
+        found = f"no append-only file, {saved}: a restart loses what was answered since"
+        hint = "appendonly yes and appendfsync always (or everysec); or a Source that rebuilds it"
+        return warning("durability", found, hint)
+    fsync = seen.settings.get("appendfsync")
+    if fsync is None:
+        found = "an append-only file; the server does not tell its appendfsync"
+        return warning("durability", found, "let somebody with the right to CONFIG GET look")
+    found = f"an append-only file, appendfsync {fsync}: {_PROMISES.get(fsync, 'unknown')}"
+    if fsync == "no":
+        return warning("durability", found, "appendfsync always, or everysec")
+    return well("durability", found)
+
+
+def look_at_device(seen: Checkup) -> list[Finding]:
+    """Whether it could write its device last time."""
+    facts, hint = seen.server.facts, "free some space there and look at the server's log"
+    names = {
+        "rdb_last_bgsave_status": "the last snapshot failed",
+        "aof_last_bgrewrite_status": "the last rewrite of the append-only file failed",
+        "aof_last_write_status": "the last write to the append-only file failed",
+    }
+    failed = [text for name, text in names.items() if facts.get(name, "ok") != "ok"]
+    return [problem("device", text, hint) for text in failed]
+
+
+def look_at_memory(seen: Checkup) -> Finding:
+    """Whether there is room for jobs."""
+    facts = seen.server.facts
+    used, most = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
+    if not most:
+        return well("memory", f"{used / 1e6:.1f} MB used, no limit but the machine's")
+    found = f"{used / 1e6:.1f} of {most / 1e6:.1f} MB used"
+    if used > NEARLY_FULL * most:
+        return warning("memory", found, "raise maxmemory: a full memory refuses new jobs")
+    return well("memory", found)
+
+
+def look_at_server_clock(seen: Checkup) -> Finding:
+    """Whether this machine's clock and the server's, which is the store's, show the same."""
+    off = abs(seen.offset_ms)
+    if off <= TOLERATED_MS:
+        return well("server clock", "shows the same as this machine's")
+    way = "ahead of" if seen.offset_ms > 0 else "behind"
+    found = f"the server's clock is {rough(off)} {way} this machine's"
+    hint = "jobs fall due by the server's clock: let NTP or chrony set both"
+    return (problem if off > LONG_MS else warning)("server clock", found, hint)
+
+
+def look_at_replicas(seen: Checkup) -> Finding:
+    """Whether a fail-over could lose what was answered."""
+    replicas = int(seen.server.facts.get("connected_slaves", 0))
+    if not replicas:
+        return well("replicas", "none")
+    least = seen.settings.get("min-replicas-to-write", "0")
+    found = f"{replicas}; writes are answered before they have them"
+    if least == "0":
+        hint = "CONFIG SET min-replicas-to-write 1 bounds what a fail-over can lose"
+        return warning("replicas", found, hint)
+    return well("replicas", f"{found}, and refused with fewer than {least} of them")
+
+
+def look_at_latency(seen: Checkup) -> Finding:
+    """Whether calls are answered soon."""
+    found = f"a call that does nothing takes {seen.ping_ms:.2f} ms"
+    if seen.ping_ms > SLOW_MS:
+        return warning("latency", found, "move the workers near to it, or look at SLOWLOG GET")
+    return well("latency", found)
+
+
+def look_at_rights(seen: Checkup) -> Finding:
+    """Whether the user may do what a worker does."""
+    if seen.missing:
+        return problem("rights", f"the user {seen.user} lacks a right: {seen.missing}", RIGHTS)
+    return well("rights", f"the user {seen.user} may run the scripts and listen")

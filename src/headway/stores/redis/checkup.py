@@ -1,0 +1,127 @@
+"""A checkup of a server: what those who look for what is wrong want to know. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headway.core.errors import InvariantBroken, OutcomeUnknown, StoreError, StoreUnavailable
+from headway.stores.redis.failures import explain, reply_lost, unreachable
+from headway.stores.redis.link import Link, NotSentError, ReplyError, ReplyLostError
+from headway.stores.redis.masters import masters
+from headway.stores.redis.options import RedisOptions
+from headway.stores.redis.scripts import key_suffixes
+from headway.stores.redis.server import Server, ask_server
+from headway.stores.redis.timing import machine_clock, monotonic
+
+_PINGS = 20
+_SETTINGS = ("appendfsync", "min-replicas-to-write", "appendonly")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkup:
+    """What was seen.
+
+    Attributes:
+        server: what it says of itself.
+        settings: those that it tells; empty where CONFIG is forbidden.
+        offset_ms: how far its clock is ahead of this machine's.
+        ping_ms: the median time of a call that does nothing.
+        user: who we are there.
+        missing: what the server said when something was tried that a worker does; empty if nothing.
+    """
+
+    server: Server
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    offset_ms: int
+    ping_ms: float
+    user: str
+    missing: str
+
+
+def check(options: RedisOptions) -> Checkup:
+    """Asks the master of a store.
+
+    Raises:
+        StoreUnavailable: it cannot be reached, or does not let us in.
+        OutcomeUnknown: it did not answer.
+        StoreError: what else its error means.
+        InvariantBroken: its error means a bug.
+    """
+    where = str(options)
+    base = f"{{headway:{options.namespace}}}:"
+    try:
+        address = next(iter(masters(options, base)))
+        link = Link(address, options, options.account, options.database)
+        try:
+            return _look(link, base)
+        finally:
+            link.close()
+    except NotSentError as error:
+        away: StoreUnavailable = unreachable(error, where)
+        raise away from error
+    except ReplyLostError as error:
+        lost: OutcomeUnknown = reply_lost(error, where)
+        raise lost from error
+    except ReplyError as error:
+        meant: StoreError | InvariantBroken = explain(str(error), where)
+        raise meant from error
+
+
+def _look(link: Link, base: str) -> Checkup:
+    before = machine_clock()
+    seconds, micros = link.ask("TIME")
+    after = machine_clock()
+    return Checkup(
+        server=ask_server(link),
+        settings=_settings(link),
+        offset_ms=int(seconds) * 1000 + int(micros) // 1000 - (before + after) // 2,
+        ping_ms=_ping_ms(link),
+        user=_user(link),
+        missing=_missing(link, base),
+    )
+
+
+def _settings(link: Link) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in _SETTINGS:
+        try:
+            told = link.ask("CONFIG", "GET", name)
+        except ReplyError:
+            # Where CONFIG is forbidden, what INFO tells has to do.
+            return found
+        if told:
+            found[name] = told[1].decode()
+    return found
+
+
+def _ping_ms(link: Link) -> float:
+    times: list[float] = []
+    for _ in range(_PINGS):
+        begin = monotonic()
+        link.ask("PING")
+        times.append((monotonic() - begin) * 1000)
+    return sorted(times)[_PINGS // 2]
+
+
+def _user(link: Link) -> str:
+    try:
+        return link.ask("ACL", "WHOAMI").decode()
+    except ReplyError:
+        return "default"
+
+
+def _missing(link: Link, base: str) -> str:
+    """Tries what a worker does, as far as nothing is written."""
+    keys = [f"{base}{suffix}" for suffix in key_suffixes()]
+    tries = (
+        ("EVAL", "return redis.call('EXISTS', KEYS[1])", len(keys), *keys),
+        ("SCRIPT", "LOAD", "return 1"),
+        ("SUBSCRIBE", f"{base}wakes"),
+    )
+    for words in tries:
+        try:
+            link.ask(*words)
+        except ReplyError as error:
+            return f"{words[0]}: {error}"
+    return ""

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headway.cli.doctor.finding import Finding, Health
+from headway.cli.doctor.redis_server import look_at_redis
+from headway.cli.doctor.rounds import look_at_place
+from tests.redis.admin import admin, new_url
+from tests.servers.fixtures import made
+from tests.servers.redis import RedisServer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    """A server whose settings each test changes, and puts back."""
+    with made(lambda: RedisServer({"appendonly": "yes", "appendfsync": "always"})) as running:
+        yield running
+
+
+def found(url: str, subject: str) -> Finding:
+    return next(one for one in look_at_redis(url) if one.subject == subject)
+
+
+def test_server_that_is_as_it_should_be_is_well(server: RedisServer) -> None:
+    findings = look_at_place(new_url(server.url))
+    assert {one.health for one in findings} == {Health.WELL}
+    assert "before it is answered" in found(server.url, "durability").found
+
+
+def test_evicting_server_is_a_problem_that_keeps_the_store_from_opening(
+    server: RedisServer,
+) -> None:
+    with admin(server.url) as other:
+        other.config_set("maxmemory-policy", "volatile-ttl")
+        problems = [one for one in look_at_redis(server.url) if one.health is Health.PROBLEM]
+        other.config_set("maxmemory-policy", "noeviction")
+    assert [one.subject for one in problems] == ["server"]
+    assert "noeviction" in problems[0].hint
+
+
+@pytest.mark.parametrize(
+    ("fsync", "health", "said"),
+    [("everysec", Health.WELL, "last second"), ("no", Health.WARNING, "half minute")],
+)
+def test_what_a_crash_may_lose_is_said(
+    server: RedisServer, fsync: str, health: Health, said: str
+) -> None:
+    with admin(server.url) as other:
+        other.config_set("appendfsync", fsync)
+        told = found(server.url, "durability")
+        other.config_set("appendfsync", "always")
+    assert told.health is health
+    assert said in told.found
+
+
+def test_server_without_an_append_only_file_is_warned_of(server: RedisServer) -> None:
+    with admin(server.url) as other:
+        other.config_set("appendonly", "no")
+        told = found(server.url, "durability")
+        other.config_set("appendonly", "yes")
+    assert told.health is Health.WARNING
+    assert "loses" in told.found
+
+
+def test_memory_that_is_nearly_used_up_is_warned_of(server: RedisServer) -> None:
+    with admin(server.url) as other:
+        other.config_set("maxmemory", 1_000)
+        told = found(server.url, "memory")
+        other.config_set("maxmemory", 0)
+    assert told.health is Health.WARNING
+
+
+def test_user_who_may_not_do_it_is_told_the_rights(server: RedisServer) -> None:
+    with admin(server.url) as other:
+        other.execute_command("ACL", "SETUSER", "guest", "on", ">word", "+info", "+time", "+ping")
+    told = found(server.url.replace("//", "//guest:word@"), "rights")
+    assert told.health is Health.PROBLEM
+    assert "NOPERM" in told.found.upper()
+    assert "+@all" in told.hint
+
+
+def test_server_that_is_not_there_is_a_problem() -> None:
+    findings = look_at_redis("redis://127.0.0.1:1?patience_ms=50")
+    assert [(one.subject, one.health) for one in findings] == [("server", Health.PROBLEM)]
