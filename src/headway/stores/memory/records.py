@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 
 from sortedcontainers import SortedDict
 
@@ -47,6 +47,9 @@ class MemorySignals:
         self._keys_of: dict[str, list[str]] = {}
         self._heard: dict[str, dict[str, SignalRow]] = {}
         self._kept: SortedDict[tuple[int, str, str], SignalRow] = SortedDict()
+        # In which order kept events came: a step that is undone puts them back behind others.
+        self._came: dict[tuple[str, str], int] = {}
+        self._numbers = count(1)
 
     def known(self, key: str) -> tuple[str, int] | None:
         return self._known.get(key)
@@ -74,10 +77,11 @@ class MemorySignals:
         self._journal.put(self._heard.setdefault(row.scope, {}), row.event, row)
         if row.kept_until is not None:
             self._journal.put(self._kept, (row.kept_until, row.scope, row.event), row)
+            self._journal.put(self._came, (row.scope, row.event), next(self._numbers))
 
     def kept(self, key: str) -> list[SignalRow]:
-        rows = self._heard.get(key, {}).values()
-        return [replace(row) for row in rows if row.kept_until is not None]
+        rows = (row for row in self._heard.get(key, {}).values() if row.kept_until is not None)
+        return [replace(row) for row in sorted(rows, key=lambda row: self._came[key, row.event])]
 
     def kept_count(self) -> int:
         return len(self._kept)
@@ -90,6 +94,7 @@ class MemorySignals:
             self._journal.drop(self._heard[row.scope], row.event)
             if old.kept_until is not None:
                 self._journal.drop(self._kept, (old.kept_until, row.scope, row.event))
+                self._journal.drop(self._came, (row.scope, row.event))
 
     def stale(self, limit: int) -> list[SignalRow]:
         old = self._kept.irange(maximum=(self._time.now + 1, "", ""))

@@ -2,13 +2,15 @@
 --
 -- A verb moves rows by `finish`, `requeue` and `move`; `flush` writes the rows, gives permits
 -- back, inserts what follows, and feeds, in that order.
--- needs: base.time, tables.gates, tables.jobs, tables.counts, tables.permits, tables.dedupe
+-- needs: base.time, base.write, tables.gates, tables.jobs, tables.counts, tables.permits, tables.dedupe
 -- needs: engine.states, engine.wakes, engine.gate_book, engine.gate_names, engine.feeding
 -- needs: engine.follow_ups, engine.insert, engine.retention
 local Step = {}
 
--- What one verb changes.
+-- What one verb changes. Whatever moves jobs may be refused late, by what must follow them, and
+-- leaves nothing behind then.
 function Step.new()
+  Write.begin()
   return {
     book = GateBook.new(),
     rows = {},

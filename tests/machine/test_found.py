@@ -1,0 +1,115 @@
+"""What the state machine found, each told short: on every store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from headway.contract.claims import Claimed, ClaimRequest
+from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.enqueue import InFlight
+from headway.contract.operate import ActRequest, Verb
+from headway.contract.outcomes import HandedOver, Returned, SettleRequest
+from headway.contract.signals import Decided, Signal, SignalKind
+from headway.contract.store import Store
+from headway.contract.views import JobQuery
+from headway.core.errors import CallerError, InvalidState, UnknownGate
+from headway.core.gates.slots import Slots
+from headway.core.job import FollowUp, JobPolicy, NewJob
+from headway.core.state import State
+from headway.stores import open_store
+from headway.stores.memory import MemoryStore
+from headway.testing.clock import FakeClock
+from headway.testing.dump import dump
+from headway.testing.jobs import use_of
+from tests.servers.redis import GivenRedis, RedisServer
+
+WORKER = "worker-1"
+_NUMBERS = count(1)
+
+
+def job(**fields: object) -> NewJob:
+    identity = f"00000000-0000-4000-8000-{next(_NUMBERS):012}"
+    return NewJob(id=identity, kind="dial", **fields)  # type: ignore[arg-type]
+
+
+def in_flight(made: NewJob) -> InFlight:
+    return InFlight(job=made, signal_key="call-1", since_at=0, deadline_ms=1_000)
+
+
+async def claimed(store: Store, n: int) -> list[Claimed]:
+    request = ClaimRequest(worker=WORKER, request=1, lanes=(("main", 1),), n=n, free=n)
+    return (await store.claim(request)).jobs
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest_asyncio.fixture(params=["memory", "sqlite", "redis"])
+async def store(
+    request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path
+) -> AsyncIterator[Store]:
+    made: Store
+    if request.param == "memory":
+        made = MemoryStore(clock)
+    elif request.param == "sqlite":
+        made = open_store(f"sqlite:///{tmp_path}/headway.db?synchronous=normal", clock=clock)
+    else:
+        server: RedisServer | GivenRedis = request.getfixturevalue("redis_server")
+        made = open_store(f"{server.url}?namespace=found-{uuid4().hex}", clock=clock)
+    yield made
+    await made.close()
+
+
+async def test_events_that_an_undone_step_had_taken_are_applied_in_the_order_in_which_they_came(
+    store: Store,
+) -> None:
+    for number, decided in enumerate((Decided.DEAD, Decided.SUCCEEDED)):
+        await store.signal(
+            Signal(key="call-1", event=f"e{number}", kind=SignalKind.FINAL, decided=decided)
+        )
+    made = [job(), job()]
+    await store.enqueue(made)
+    one, other = await claimed(store, 2)
+    handed = HandedOver(one.id, one.run, key="call-1", timeout_ms=9_000)
+    with pytest.raises(InvalidState):
+        await store.settle(
+            SettleRequest(worker=WORKER, outcomes=(handed, Returned(other.id, other.run)))
+        )
+    await store.settle(SettleRequest(worker=WORKER, outcomes=(handed,)))
+    view = await store.read(JobQuery(id=one.id))
+    assert view is not None
+    assert view.state is State.DEAD
+
+
+async def test_move_that_what_must_follow_refuses_leaves_nothing_behind(store: Store) -> None:
+    # Nobody is left to be asked, so it was dead at once, and its alert was made; then restored.
+    alert = FollowUp(kind="alert", states=(State.DEAD,))
+    made = job(policy=JobPolicy(cascade=True, on_final=alert))
+    await store.restore([in_flight(made)])
+    before = await dump(store)
+    request = ActRequest(request="act-1", ids=(made.id,), verb=Verb.KILL, author="ann", reason="it")
+    with pytest.raises(CallerError):
+        await store.act(request)
+    assert await dump(store) == before
+
+
+async def test_time_of_a_refused_step_is_not_held_against_a_store_whose_clock_went_back(
+    store: Store, clock: FakeClock
+) -> None:
+    line = Slots("line", 1)
+    await store.define(DefineRequest(items=(DeclareGate(spec=line),), author="code"))
+    clock.advance(90)
+    with pytest.raises(UnknownGate):
+        await store.restore([in_flight(job(gates=(use_of(Slots("nowhere", 1)),)))])
+    clock.advance(-40)
+    made = job(gates=(use_of(line),))
+    assert (await store.enqueue([made]))[0].created
+    assert [one.id for one in await claimed(store, 1)] == [made.id]
