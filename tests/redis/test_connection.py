@@ -137,6 +137,7 @@ def test_reply_that_is_lost_to_a_caller_without_a_loop_leaves_an_unknown_outcome
 ) -> None:
     with Proxy(redis_server.url) as proxy:
         store = opened(new_url(proxy.url))
+        driven(store.enqueue([new_job()]))
         job = new_job()
         proxy.lose_reply_to(job.id.encode())
         with pytest.raises(OutcomeUnknown):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,7 +29,7 @@ from headway.contract.outcomes import (
 )
 from headway.core.check import check_jobs
 from headway.core.errors import InvalidValue
-from headway.core.job import MAX_ERROR, NewJob
+from headway.core.job import DEFAULT_POLICY, MAX_ERROR, JobPolicy, NewJob
 from headway.core.naming import check_name
 from headway.stores.ledger.gatechanges import check_set
 from headway.stores.ledger.packing import decode_entry
@@ -46,10 +46,24 @@ from headway.stores.redis.values import (
 
 Request = dict[str, Any]
 _MAX_REASON = 512
+_SHORT_ARGS = 256
+"""Bytes of arguments that stand in the job's own row."""
 _decode = msgspec.msgpack.Decoder().decode
 
 
-def enqueue_request(jobs: Sequence[NewJob]) -> Request:
+class Batch(NamedTuple):
+    """Jobs to be enqueued.
+
+    Attributes:
+        request: by position, with what many of them share told once.
+        plain: a shorter script can make them all, if nothing stands in its way.
+    """
+
+    request: Request
+    plain: bool
+
+
+def enqueue_request(jobs: Sequence[NewJob]) -> Batch:
     """Jobs by position, and once what many of them share.
 
     Raises:
@@ -63,38 +77,61 @@ def enqueue_request(jobs: Sequence[NewJob]) -> Request:
     packed_policies: list[msgspec.Raw] = []
     packed: list[msgspec.Raw] = []
     told: list[list[Any]] = []
+    plain_ones = True
     for job in jobs:
         # Jobs of a batch share these as they are: the same, not only equal ones.
         policy = policies.get(id(job.policy))
         if policy is None:
             packed_policies.append(packed_policy(job.policy))
             policy = policies[id(job.policy)] = len(packed_policies)
+            plain_ones = plain_ones and _ends_plainly(job.policy)
         needs = gates.get(id(job.gates))
         if needs is None:
             packed.append(packed_gates(job.gates))
             needs = gates[id(job.gates)] = len(packed)
+            plain_ones = plain_ones and not job.gates
         key = (job.kind, job.lane, job.tenant, needs, policy)
         shape = shapes.get(key)
         if shape is None:
             shape = shapes[key] = len(shapes) + 1
-        told.append(_by_position(job, shape))
-    return {"policies": packed_policies, "gates": packed, "shapes": list(shapes), "jobs": told}
+        if _is_bare(job):
+            plain_ones = plain_ones and len(job.args) <= _SHORT_ARGS
+            told.append([job.id, shape, text_of(job.args), job.priority, job.due_at])
+        else:
+            plain_ones = False
+            told.append(_by_position(job, shape))
+    request: Request = {
+        "policies": packed_policies,
+        "gates": packed,
+        "shapes": list(shapes),
+        "jobs": told,
+    }
+    return Batch(request, plain_ones)
 
 
-def _by_position(job: NewJob, shape: int) -> list[Any]:
-    short = [job.id, shape, text_of(job.args), job.priority]
-    if (
-        job.due_at is None
-        and job.subject is None
+def _is_bare(job: NewJob) -> bool:
+    return (
+        job.subject is None
         and job.key is None
         and job.expires_at is None
         and job.entry is None
         and not job.stage
         and not job.candidates
-    ):
-        return short
+    )
+
+
+def _ends_plainly(policy: JobPolicy) -> bool:
+    return (
+        policy.on_final is None and not policy.cascade and policy.keep_ms == DEFAULT_POLICY.keep_ms
+    )
+
+
+def _by_position(job: NewJob, shape: int) -> list[Any]:
     return [
-        *short,
+        job.id,
+        shape,
+        text_of(job.args),
+        job.priority,
         job.due_at,
         job.subject,
         job.stage,
