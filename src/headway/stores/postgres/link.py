@@ -9,11 +9,10 @@ from psycopg import RawCursor
 
 from headway.stores.postgres.connection import Connection
 from headway.stores.postgres.statement import Row, Rows, resolve
+from headway.stores.postgres.wire import Wire
 
 Sent = tuple[str, Sequence[Any]]
 """A text and what it is bound to."""
-
-
 SYNC = "SYNC"
 """In a batch: what follows is another step."""
 
@@ -32,15 +31,15 @@ class Link:
 
     def __init__(self, connection: Connection, namespace: str) -> None:
         self.connection = connection
-        self.namespace = namespace
         self.trips = 0
-        self._texts: dict[str, bytes] = {}
+        self._namespace = namespace
+        self._wire = Wire(connection, prepare=connection.prepare_threshold is not None)
+        self._texts: dict[str, bytes | None] = {SYNC: None}
 
-    def text(self, statement: str) -> bytes:
-        """The statement as the server reads it."""
+    def _text(self, statement: str) -> bytes | None:
         text = self._texts.get(statement)
-        if text is None:
-            text = self._texts[statement] = resolve(statement, self.namespace).encode()
+        if text is None and statement != SYNC:
+            text = self._texts[statement] = resolve(statement, self._namespace).encode()
         return text
 
     def run(self, batch: Sequence[Sent]) -> list[Rows]:
@@ -58,23 +57,8 @@ class Link:
             psycopg.Error: the first that failed; those after it were not executed.
         """
         self.trips += 1
-        if len(batch) == 1:
-            text, bound = batch[0]
-            return [_rows(self._execute(text, bound))]
-        cursors: list[RawCursor[Row] | None] = []
-        with self.connection.pipeline() as pipeline:
-            for text, bound in batch:
-                if text is SYNC:
-                    pipeline.sync()
-                    cursors.append(None)
-                else:
-                    cursors.append(self._execute(text, bound))
-        return [[] if cursor is None else _rows(cursor) for cursor in cursors]
-
-    def _execute(self, text: str, bound: Sequence[Any]) -> RawCursor[Row]:
-        cursor = RawCursor(self.connection)
-        cursor.execute(self.text(text), bound or None, binary=True)
-        return cursor
+        text = self._text
+        return self._wire.run([(text(statement), bound) for statement, bound in batch])
 
     @property
     def broken(self) -> bool:
@@ -86,12 +70,19 @@ class Link:
         self.connection.close()
 
 
-def _rows(cursor: RawCursor[Row]) -> Rows:
-    return cursor.fetchall() if cursor.description is not None else []
-
-
 class GuestLink(Link):
     """The way through somebody else's connection, which stays theirs."""
+
+    def run(self, batch: Sequence[Sent]) -> list[Rows]:
+        """Executes statements in order, by the driver's own means; see `Link.run`."""
+        with self.connection.pipeline():
+            cursors = [self._execute(text, bound) for text, bound in batch]
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    def _execute(self, text: str, bound: Sequence[Any]) -> RawCursor[Row]:
+        cursor = RawCursor(self.connection)
+        cursor.execute(self._text(text) or b"", bound or None, binary=True)
+        return cursor
 
     def close(self) -> None:
         """Nothing is ours to close."""

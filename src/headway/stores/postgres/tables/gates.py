@@ -11,7 +11,7 @@ from headway.stores.ledger.packing import decode_gate_spec, decoder, encode, enc
 from headway.stores.ledger.rows import GateRow, TemplateRow
 from headway.stores.postgres.arrays import Blobs, MaybeNumbers, Numbers, Texts
 from headway.stores.postgres.numbers import DEFINITIONS
-from headway.stores.postgres.session import Mode, Session
+from headway.stores.postgres.session import Mode, NeedsMore, Session
 from headway.stores.postgres.shared import Templates
 from headway.stores.postgres.statement import Ask, Row, Rows, Tell, of
 
@@ -113,6 +113,11 @@ class PostgresGates:
             if session.mode is Mode.BLIND:
                 return self._known_hours(wanted)
             self._fetch(missing)
+        if session.mode in {Mode.INSERT, Mode.GUEST} and any(
+            known[name] is None for name in wanted
+        ):
+            # Hours that are new: their row is one that others look at.
+            raise NeedsMore
         session.looked_at.update(dict.fromkeys(wanted))
         return {name: row.clone() for name in wanted if (row := known[name]) is not None}
 

@@ -64,13 +64,13 @@ class JobKeeping(JobsBase):
 
     def insert(self, rows: Sequence[JobRow]) -> None:
         session = self._session
-        queued = [row for row in rows if row.state in QUEUED]
-        others = [row for row in rows if row.state not in QUEUED]
         self._moved()
-        if queued:
-            session.tell(INSERT, *new_values(session, queued))
-        if others:
-            session.tell(INSERT_FINAL, *new_values(session, others), *final_values(others))
+        values = new_values(session, rows)
+        if all(row.state in QUEUED for row in rows):
+            session.tell(INSERT, *values)
+        else:
+            # In one statement all the same: arrival is the order in which they are told.
+            session.tell(INSERT_FINAL, *values, *final_values(rows))
 
     def known(self, ids: Sequence[str]) -> set[str]:
         if self._session.mode is Mode.BLIND or not ids:

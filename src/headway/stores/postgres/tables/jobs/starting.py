@@ -50,7 +50,7 @@ _FINISH = (
     "UPDATE @job AS job SET state = 5, outcome = 'succeeded', last_worker = worker, worker = NULL,"
     " finished_at = @now, purge_at = @now + $4"
     " FROM unnest($1::uuid[], $2::bigint[]) AS done (id, run)"
-    " WHERE job.id = done.id AND job.run = done.run AND job.worker = $3 AND job.state = 3"
+    " WHERE job.id = done.id AND job.run = done.run AND job.worker + 0 = $3 AND job.state = 3"
     " AND NOT job.care{} RETURNING job.id::text, job.lane, job.gated"
 )
 FINISH = Tell(_FINISH.format(""), of("held", "job"), shared=True)

@@ -1,0 +1,180 @@
+"""A connection's wire: statements are written to it and results read, with nothing in between.
+
+The driver's cursors cost more than most of our statements take. What is left of the driver here is
+its connection, its libpq and how it reads values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from select import POLLIN, POLLOUT, poll
+from struct import Struct
+from typing import Any
+
+import psycopg
+from psycopg import adapt, errors
+from psycopg.pq import ExecStatus, Format, abc
+
+from headway.stores.postgres.arrays import DUMPERS
+from headway.stores.postgres.connection import ADAPTERS, Connection
+from headway.stores.postgres.statement import Rows
+
+_INT8 = Struct("!q").pack
+_BINARY = Format.BINARY
+_FAILED = frozenset({ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE, ExecStatus.NONFATAL_ERROR})
+
+Pack = Callable[[Any], Any]
+
+
+def _packs() -> dict[type, tuple[int, Pack]]:
+    made: dict[type, tuple[int, Pack]] = {
+        int: (20, _INT8),
+        str: (25, str.encode),
+        bytes: (17, bytes),
+        bool: (16, lambda one: b"\1" if one else b"\0"),
+        type(None): (0, lambda _: None),
+    }
+    for kind, dumper in DUMPERS:
+        made[kind] = (dumper.oid, dumper(kind, ADAPTERS).dump)
+    return made
+
+
+_PACKS = _packs()
+
+
+class Wire:
+    """Sends statements of a connection in one go, and reads what comes back.
+
+    Args:
+        connection: used by nobody else meanwhile.
+        prepare: whether the server may keep statements on it.
+    """
+
+    def __init__(self, connection: Connection, *, prepare: bool) -> None:
+        self._connection = connection
+        self._pgconn: abc.PGconn = connection.pgconn
+        self._prepare = prepare
+        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        self._numbers = count(1)
+        self._reader = adapt.Transformer(ADAPTERS)
+        self._poll = poll()
+        self._fd = self._pgconn.socket
+
+    def run(self, batch: Sequence[tuple[bytes | None, Sequence[Any]]]) -> list[Rows]:
+        """Executes statements; each part, up to None and to the end, is one step or none.
+
+        Args:
+            batch: texts and what they are bound to.
+
+        Returns:
+            The rows of each; none for one that returns none.
+
+        Raises:
+            psycopg.Error: the first that failed; those after it in its part were not executed.
+        """
+        try:
+            results = self._exchange(batch)
+        except BaseException:
+            # Whatever is still on its way belongs to no one.
+            self._connection.close()
+            raise
+        told: list[Rows] = []
+        for result in results:
+            if result is None:
+                told.append([])
+                continue
+            if result.status in _FAILED:
+                error: psycopg.Error = errors.error_from_result(result)
+                raise error
+            told.append(self._rows(result))
+        return told
+
+    def _exchange(
+        self, batch: Sequence[tuple[bytes | None, Sequence[Any]]]
+    ) -> list[abc.PGresult | None]:
+        pgconn = self._pgconn
+        fresh: list[tuple[bytes, tuple[int, ...]]] = []
+        # What comes back: a result for each statement, and one more where it is prepared first.
+        counted: list[bool] = []
+        pgconn.enter_pipeline_mode()
+        syncs = 1
+        for text, bound in batch:
+            if text is None:
+                pgconn.pipeline_sync()
+                counted.append(True)
+                syncs += 1
+            else:
+                self._send(text, bound, fresh, counted)
+        pgconn.pipeline_sync()
+        found = self._read(syncs)
+        pgconn.exit_pipeline_mode()
+        if any(one.status in _FAILED for one in found):
+            for key in fresh:
+                # It may not have been prepared after all.
+                self._names.pop(key, None)
+        kept: list[abc.PGresult | None] = []
+        for one, counts in zip(found, (*counted, False), strict=True):
+            if one.status in _FAILED:
+                return [one]
+            if counts:
+                kept.append(None if one.status == ExecStatus.PIPELINE_SYNC else one)
+        return kept
+
+    def _send(
+        self,
+        text: bytes,
+        bound: Sequence[Any],
+        fresh: list[tuple[bytes, tuple[int, ...]]],
+        counted: list[bool],
+    ) -> None:
+        packs = [_PACKS[type(one)] for one in bound]
+        values = [pack(one) for (_, pack), one in zip(packs, bound, strict=True)]
+        types = tuple([oid for oid, _ in packs])
+        formats = [_BINARY] * len(values)
+        if not self._prepare:
+            self._pgconn.send_query_params(text, values, types, formats, _BINARY)
+            counted.append(True)
+            return
+        key = (text, types)
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = b"headway_%d" % next(self._numbers)
+            fresh.append(key)
+            self._pgconn.send_prepare(name, text, types)
+            counted.append(False)
+        self._pgconn.send_query_prepared(name, values, formats, _BINARY)
+        counted.append(True)
+
+    def _read(self, syncs: int) -> list[abc.PGresult]:
+        pgconn, waiter = self._pgconn, self._poll
+        unsent = pgconn.flush()
+        waiter.register(self._fd, POLLIN | (POLLOUT if unsent else 0))
+        found: list[abc.PGresult] = []
+        ended = True
+        while syncs:
+            waiter.poll()
+            pgconn.consume_input()
+            if unsent:
+                unsent = pgconn.flush()
+                waiter.modify(self._fd, POLLIN | (POLLOUT if unsent else 0))
+            while syncs and not pgconn.is_busy():
+                result = pgconn.get_result()
+                if result is None:
+                    if ended:
+                        break
+                    ended = True
+                    continue
+                ended = False
+                found.append(result)
+                if result.status == ExecStatus.PIPELINE_SYNC:
+                    syncs -= 1
+                    ended = True
+        return found
+
+    def _rows(self, result: abc.PGresult) -> Rows:
+        if not result.ntuples:
+            return []
+        reader = self._reader
+        reader.set_pgresult(result, format=_BINARY)
+        return reader.load_rows(0, result.ntuples, tuple)
