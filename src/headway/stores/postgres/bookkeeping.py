@@ -18,6 +18,11 @@ PUT = (
     " ON CONFLICT (key) DO UPDATE SET n = excluded.n"
 )
 COUNT = "INSERT INTO @delta VALUES ($1::bigint[], $2::bigint[])"
+_HASTE = "set_config('lock_timeout', '20', true)"
+HASTE = f"SELECT {_HASTE}"
+"""A transaction that has sent the same key or id may stay open for long. Whoever sends it again
+waits for that, but not while it holds the turn, or its process's way to insert."""
+
 FITS = (
     # Fails, and the whole step with it, where what was taken for granted does not hold.
     f"{_FACT}"  # noqa: S608  (constants only)
@@ -28,7 +33,7 @@ FITS = (
     f" AND (SELECT n FROM fact WHERE key = {EPOCH}) = $6::bigint"
     f" AND greatest((SELECT n FROM fact WHERE key = {HIGH_WATER}),"
     f" coalesce($7::bigint, {CLOCK})) - $8::bigint < 2000"
-    f")::int AS fits) AS guard WHERE fits = 1 RETURNING {CLOCK}"
+    f")::int AS fits) AS guard WHERE fits = 1 AND {_HASTE} <> '' RETURNING {CLOCK}"
 )
 FOLDED = 5_000
 """Changes of counts that are folded at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import Semaphore
 
 from headway.contract.enqueue import Enqueued
 from headway.core.errors import CallerError
@@ -20,6 +21,9 @@ from headway.stores.postgres.steps import Steps
 Woken = dict[tuple[str | None, int | None], None]
 Replies = list[Enqueued]
 
+PATIENT = 2
+"""How many at once may wait for the end of others' transactions, each with a connection."""
+
 
 class Enqueues:
     """The enqueues of one process.
@@ -30,6 +34,7 @@ class Enqueues:
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
+        self._few = Semaphore(PATIENT)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> tuple[Replies, Done]:
         """See `Store.enqueue`.
@@ -52,6 +57,26 @@ class Enqueues:
                 if mode is not Mode.BLIND:
                     raise
         return self._steps.run(modes[-1], verb)
+
+    def patiently(self, jobs: Sequence[NewJob]) -> tuple[Replies, Done]:
+        """As `enqueue`, where a transaction that is open has sent the same key or id.
+
+        On a connection of its own, so that nobody else waits for it.
+
+        Raises:
+            CallerError: as for `enqueue`; nothing was written.
+            StoreUnavailable: it did not end in time.
+        """
+        with self._few:
+            alone = Steps(self._steps.shared, {}, self._steps.probe)
+            alone.session.patient = True
+            try:
+                return alone.run(Mode.INSERT, lambda ledger: enqueue(ledger, jobs))
+            except NeedsMore:
+                alone.session.patient = False
+                return alone.run(Mode.TURN, lambda ledger: enqueue(ledger, jobs))
+            finally:
+                alone.close()
 
     def _limited(self, jobs: Sequence[NewJob]) -> bool:
         rows = self._steps.shared.lanes.rows

@@ -12,7 +12,7 @@ from psycopg.pq import TransactionStatus
 from headway.core.errors import InvalidValue, SchemaMismatch
 from headway.stores.ledger.rows import GateRow
 from headway.stores.postgres.arrays import Numbers
-from headway.stores.postgres.bookkeeping import CLOCK, COUNT, FACTS, FITS, FOLD, PUT
+from headway.stores.postgres.bookkeeping import CLOCK, COUNT, FACTS, FITS, FOLD, HASTE, PUT
 from headway.stores.postgres.link import SYNC, Link, Sent
 from headway.stores.postgres.numbers import (
     DEFINITIONS,
@@ -57,6 +57,10 @@ class NeedsMore(Exception):
     """The step cannot be done in its mode; nothing was written."""
 
 
+class KeyHeld(Exception):
+    """Somebody's open transaction has sent a key or id of the step's; nothing was written."""
+
+
 class Repeat(Exception):
     """Somebody else was faster; nothing was written, and the step is to be done anew."""
 
@@ -90,6 +94,7 @@ class Session:
 
     Attributes:
         now: the store's time of the step, ms.
+        patient: waits for transactions of others that have sent the same keys.
         wakes: lanes to be woken after the step (None: any), with from when (None: now).
         gates: rows of gates as far as they are known in this step; None for one without a row.
         quiet: names at which nothing is parked.
@@ -109,6 +114,7 @@ class Session:
         self.flows, self.policies = self.registry.flows, self.registry.policies
         self.lanes, self.words = self.registry.lanes, self.registry.words
         self.now = 0
+        self.patient = False
         self.wakes: list[tuple[str | None, int | None]] = []
         self.mode = Mode.READ
         self._connect = link
@@ -171,6 +177,8 @@ class Session:
             batch.append(("SELECT pg_advisory_xact_lock($1)", (self._lock,)))
         elif mode is Mode.SHARED:
             batch.append(("SELECT pg_advisory_xact_lock_shared($1)", (self._lock,)))
+        elif mode is Mode.INSERT and not self.patient:
+            batch.append((HASTE, ()))
         clock = None if time.clock is None else time.clock()
         facts = len(batch)
         batch.append((FACTS, (clock, time.epoch, time.floor(time.epoch))))

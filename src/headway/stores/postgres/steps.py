@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import psycopg
-from psycopg.errors import DivisionByZero, UniqueViolation
+from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
 
 from headway.core.errors import StoreUnavailable
 from headway.stores.ledger.rows import ShutSpell
@@ -15,13 +15,14 @@ from headway.stores.postgres.failures import explain, is_broken, is_transient
 from headway.stores.postgres.habits import begin_as_usual
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.link import Link
-from headway.stores.postgres.session import Done, Mode, NeedsMore, Repeat, Session
+from headway.stores.postgres.session import Done, KeyHeld, Mode, NeedsMore, Repeat, Session
 from headway.stores.postgres.shared import Shared
 from headway.stores.postgres.statement import Asked, Rows
 
 Answer = TypeVar("Answer")
 Verb = Callable[[PostgresLedger], Answer]
 
+_ADDING = frozenset({Mode.BLIND, Mode.INSERT})
 TRIES = 8
 """How often a step is begun that others were faster than."""
 
@@ -45,6 +46,7 @@ class Steps:
         open_link: Callable[[], Link] | None = None,
     ) -> None:
         self.shared = shared
+        self.probe = probe
         self.session = Session(shared, open_link or self._open, probe)
         self.ledger = PostgresLedger(self.session, shut_spells)
 
@@ -74,6 +76,7 @@ class Steps:
 
         Raises:
             NeedsMore: it cannot be done in this mode; nothing was written.
+            KeyHeld: it only adds, and would have to wait for somebody's open transaction.
             StoreError: what the server's failure means; nothing was written, or it says so.
             StoreUnavailable: others were faster, again and again; nothing was written.
             Exception: what the verb raised; nothing was written.
@@ -111,6 +114,8 @@ class Steps:
                 if mode is Mode.BLIND:
                     raise NeedsMore from error
                 raise Repeat from error
+            if isinstance(error, LockNotAvailable) and not session.patient and mode in _ADDING:
+                raise KeyHeld from error
             raise explain(error, self.shared.options, committing=committing) from error
         except BaseException as error:
             self._give_up(error)

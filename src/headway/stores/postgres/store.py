@@ -35,7 +35,7 @@ from headway.stores.postgres.link import Link
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
 from headway.stores.postgres.schema import ensure_schema
-from headway.stores.postgres.session import Done, Mode, NeedsMore
+from headway.stores.postgres.session import Done, KeyHeld, Mode, NeedsMore
 from headway.stores.postgres.settling import Settles
 from headway.stores.postgres.shared import Shared
 from headway.stores.postgres.steps import Steps, Verb
@@ -92,7 +92,19 @@ class PostgresStore:
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """See `Store.enqueue`."""
         call = Call(lambda: self._enqueues.enqueue(jobs), jobs)
-        return await _ask(self._insert_desk, call)
+        try:
+            return await _ask(self._insert_desk, call)
+        except KeyHeld:
+            return await self._enqueue_patiently(jobs)
+
+    async def _enqueue_patiently(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if running_loop() is None:
+            replies, done = self._enqueues.patiently(jobs)
+        else:
+            replies, done = await asyncio.to_thread(self._enqueues.patiently, jobs)
+        if done.woken:
+            self._wakes.announce(done.woken, done.heard)
+        return replies
 
     def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """See `InsertsWithin.enqueue_within`."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from headway.stores.ledger.rows import KeyRow
 from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers
+from headway.stores.postgres.bookkeeping import HASTE
 from headway.stores.postgres.registry import digest
 from headway.stores.postgres.session import Mode, Repeat, Session
 from headway.stores.postgres.statement import Ask, Tell, of
@@ -27,6 +28,9 @@ _SAVE = Tell(
     " until_at = excluded.until_at",
     of("key"),
 )
+
+
+_HASTE = Tell(HASTE, of())
 
 
 class PostgresKeys:
@@ -52,6 +56,8 @@ class PostgresKeys:
         if not rows:
             return
         session = self._session
+        if session.mode is Mode.TURN:
+            session.tell(_HASTE)
         bound = (
             Blobs(_hash(row.tenant, row.key) for row in rows),
             Ids(row.job for row in rows),
