@@ -15,7 +15,13 @@ import headway as hw
 from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
 from headway.contract.views import AuditQuery, StatsQuery
-from headway.core.errors import IdConflict, InvalidValue, KeyConflict, UnknownGate
+from headway.core.errors import (
+    IdConflict,
+    InvalidValue,
+    KeyConflict,
+    StoreUnavailable,
+    UnknownGate,
+)
 from headway.core.gates.spec import GateUse
 from headway.core.job import derived_id
 from headway.stores.postgres import listening
@@ -218,13 +224,18 @@ async def test_open_transaction_makes_nobody_wait(app: hw.App, store: PostgresSt
     assert inside.id in started
 
 
+@pytest.mark.parametrize("options", [{"key": "mine"}, {"job_id": derived_id("held", 1)}])
+@pytest.mark.parametrize("awaited", [True, False])
 async def test_key_of_an_open_transaction_holds_up_nobody_who_sends_another(
-    app: hw.App, store: PostgresStore, database: str
+    app: hw.App, store: PostgresStore, database: str, options: dict[str, str], awaited: bool
 ):
     """Who sends the same key must wait to know; who sends anything else must not wait for them."""
     with psycopg.connect(database) as db:
-        first = app.send("note", body="x", key="mine", connection=db)
-        same = asyncio.ensure_future(app.send_async("note", body="x", key="mine"))
+        first = app.send("note", body="x", **options, connection=db)
+        if awaited:
+            same = asyncio.ensure_future(app.send_async("note", body="x", **options))
+        else:
+            same = asyncio.ensure_future(asyncio.to_thread(app.send, "note", body="x", **options))
         await asyncio.to_thread(waited_for, database, db.info.backend_pid)
         sent = await asyncio.wait_for(app.send_async("note", body="y", key="theirs"), LIMIT)
         assert sent.created
@@ -233,6 +244,35 @@ async def test_key_of_an_open_transaction_holds_up_nobody_who_sends_another(
         db.commit()
     again = await asyncio.wait_for(same, LIMIT)
     assert (again.id, again.created) == (first.id, False)
+
+
+async def test_key_of_an_open_transaction_that_rolls_back_is_free(
+    app: hw.App, store: PostgresStore, database: str
+):
+    with psycopg.connect(database) as db:
+        app.send("note", body="x", key="mine", connection=db)
+        same = asyncio.ensure_future(app.send_async("note", body="x", key="mine"))
+        await asyncio.to_thread(waited_for, database, db.info.backend_pid)
+        db.rollback()
+    assert (await asyncio.wait_for(same, LIMIT)).created
+
+
+async def test_key_of_an_open_transaction_refuses_the_step_that_needs_it_and_holds_no_turn(
+    app: hw.App, store: PostgresStore, database: str
+):
+    await app.send_async("note", body="first")
+    (job,) = (await claim(store, 1)).jobs
+    follow = app.kind("note").make(body="x", key="mine")
+    request = SettleRequest(worker="w", outcomes=(Succeeded(job.id, job.run, then=(follow,)),))
+    with psycopg.connect(database) as db:
+        made = app.send("note", body="x", key="mine", connection=db)
+        with pytest.raises(StoreUnavailable):
+            await store.settle(request)
+        assert (await app.send_async("note", body="y")).created
+        assert len((await claim(store, 2)).jobs) == 1
+        db.commit()
+    await store.settle(request)
+    assert [one.id for one in (await claim(store, 3)).jobs] == [made.id]
 
 
 def waited_for(database: str, pid: int) -> None:
