@@ -17,7 +17,7 @@ local function encode(rows)
   for place, row in ipairs(rows) do
     kept[place] = { row.gate, row.run, row.pool, row.amount, row.since, row.hold == 'run' }
   end
-  return cmsgpack.pack(kept)
+  return Codec.long(cmsgpack.pack(kept))
 end
 
 local function decode(job, text)
@@ -36,17 +36,40 @@ local function decode(job, text)
   return rows
 end
 
--- The permits of jobs, an array by job; empty for one that holds none.
+-- What jobs hold, as it was read or written in this script, by job.
+local known = {}
+
+-- The permits of jobs, an array by job, for these at least; empty for one that holds none.
 local function by_job(jobs)
-  local found = {}
-  for place, text in ipairs(Write.read(Keys.permits_of, jobs)) do
-    found[jobs[place]] = text and decode(jobs[place], text) or {}
+  local wanted = {}
+  for _, job in ipairs(jobs) do
+    if not known[job] then
+      known[job] = {}
+      wanted[#wanted + 1] = job
+    end
   end
-  return found
+  for place, text in ipairs(Write.read(Keys.permits_of, wanted)) do
+    if text then
+      known[wanted[place]] = decode(wanted[place], text)
+    end
+  end
+  return known
+end
+
+-- Names of gates as members begin with them: a batch has many permits of few gates.
+local prefixes = {}
+
+local function prefix_of(gate)
+  local prefix = prefixes[gate]
+  if not prefix then
+    prefix = name(gate)
+    prefixes[gate] = prefix
+  end
+  return prefix
 end
 
 local function member_of(row)
-  return name(row.gate) .. n6(row.since) .. row.job .. n4(row.amount)
+  return prefix_of(row.gate) .. n6(row.since) .. row.job .. n4(row.amount)
 end
 
 -- The jobs of permits, each once, in their order.
@@ -81,9 +104,10 @@ function Permits.add(rows)
   local jobs = jobs_of(rows)
   local held, members, names = by_job(jobs), {}, {}
   for _, row in ipairs(rows) do
-    table.insert(held[row.job], row)
+    local own = held[row.job]
+    own[#own + 1] = row
     members[#members + 1], members[#members + 2] = 0, member_of(row)
-    names[#names + 1], names[#names + 2] = 0, name(row.gate) .. row.job
+    names[#names + 1], names[#names + 2] = 0, prefix_of(row.gate) .. row.job
   end
   write(jobs, held)
   Write.zadd(Keys.permits, members)
@@ -119,7 +143,7 @@ function Permits.remove(rows)
     local old = take(held[row.job], row.gate)
     if old then
       members[#members + 1] = member_of(old)
-      names[#names + 1] = name(old.gate) .. old.job
+      names[#names + 1] = prefix_of(old.gate) .. old.job
     end
   end
   Write.zrem(Keys.permits, members)
