@@ -75,6 +75,12 @@ def test_keys_of_a_namespace_are_in_one_slot() -> None:
     assert not any(set("{}") & set(suffix) for suffix in suffixes)
 
 
+def test_script_is_passed_the_keys_that_its_modules_use() -> None:
+    text = script("verbs.claim")
+    assert set(text.keys) < set(key_suffixes())
+    assert f"waiting = KEYS[{text.keys.index('waiting') + 1}]" in text.text
+
+
 def test_place_of_an_error_is_told_by_module_and_line() -> None:
     claim = script("verbs.claim")
     lines = claim.text.splitlines()

@@ -11,7 +11,7 @@ from headway.stores.redis.link import NotSentError, ReplyError, ReplyLostError, 
 from headway.stores.redis.loop_link import LoopLink
 from headway.stores.redis.options import RedisOptions
 from headway.stores.redis.pool import Pool
-from headway.stores.redis.scripts import Script, key_suffixes
+from headway.stores.redis.scripts import Script
 
 ARGUMENTS = 5
 """Of each call; see base/run.lua."""
@@ -26,9 +26,7 @@ class Calls:
 
     def __init__(self, options: RedisOptions) -> None:
         self._options = options
-        base = f"{{headway:{options.namespace}}}:"
-        self.keys = [f"{base}{suffix}".encode() for suffix in key_suffixes()]
-        self.pool = Pool(options, self.keys[0].decode())
+        self.pool = Pool(options, self.key("facts"))
         self._heads: dict[str, bytes] = {}
         self._links: dict[asyncio.AbstractEventLoop, LoopLink] = {}
         self._joining: dict[asyncio.AbstractEventLoop, asyncio.Task[LoopLink | None]] = {}
@@ -36,7 +34,7 @@ class Calls:
 
     def key(self, suffix: str) -> str:
         """The name of a key."""
-        return self.keys[key_suffixes().index(suffix)].decode()
+        return f"{{headway:{self._options.namespace}}}:{suffix}"
 
     async def run(self, script: Script, arguments: tuple[bytes, ...]) -> bytes:
         """Runs a script; without an event loop on the caller's thread, which it blocks.
@@ -85,7 +83,8 @@ class Calls:
     def _head(self, script: Script) -> bytes:
         head = self._heads.get(script.name)
         if head is None:
-            words = [b"EVALSHA", script.sha.encode(), b"%d" % len(self.keys), *self.keys]
+            keys = [self.key(suffix).encode() for suffix in script.keys]
+            words = [b"EVALSHA", script.sha.encode(), b"%d" % len(keys), *keys]
             head = b"*%d\r\n%b" % (len(words) + ARGUMENTS, packed_words(words))
             self._heads[script.name] = head
         return head

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
@@ -14,9 +15,11 @@ from headway.core.errors import InvariantBroken
 _NEEDS = re.compile(r"^-- needs:(.*)$", re.MULTILINE)
 _TABLE = re.compile(r"^local ([A-Z]\w*) = \{\}$", re.MULTILINE)
 _KEY = re.compile(r"^Keys\.(\w+) = KEYS\[(\d+)\]", re.MULTILINE)
+_USE = re.compile(r"\bKeys\.(\w+)")
 _LINE = re.compile(r"user_script:(\d+):")
+_KEYS = "base.keys"
 _RUNNER = "base.run"
-_AT_ONCE = frozenset({"base.keys", "base.write"})
+_AT_ONCE = frozenset({"base.write"})
 """Modules that do something by themselves, before any verb."""
 
 
@@ -27,6 +30,7 @@ class Script:
     Attributes:
         name: of its module, as "verbs.claim".
         text: all of it.
+        keys: the suffixes of those that it looks at, in the order in which they are passed.
         sha: under which a server that has loaded it knows it.
         starts: the line at which each module begins, in order.
         modules: their names, in the same order.
@@ -34,6 +38,7 @@ class Script:
 
     name: str
     text: str
+    keys: tuple[str, ...]
     sha: str
     starts: tuple[int, ...]
     modules: tuple[str, ...]
@@ -65,11 +70,12 @@ def script(name: str) -> Script:
     order: dict[str, None] = {}
     _need(_RUNNER, order, ())
     _need(name, order, ())
+    keys = _keys_of(order)
     parts: list[str] = []
     starts: list[int] = []
     line = 1
     for module in order:
-        text = _wrapped(module)
+        text = _told_keys(keys) if module == _KEYS else _wrapped(module)
         starts.append(line)
         parts.append(text)
         line += text.count("\n")
@@ -77,12 +83,14 @@ def script(name: str) -> Script:
     parts.append(f"return {_table(_RUNNER)}.call({_table(name)}, {writes})\n")
     text = "".join(parts)
     sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
-    return Script(name=name, text=text, sha=sha, starts=tuple(starts), modules=tuple(order))
+    return Script(
+        name=name, text=text, keys=keys, sha=sha, starts=tuple(starts), modules=tuple(order)
+    )
 
 
 @cache
 def key_suffixes() -> tuple[str, ...]:
-    """The suffixes of a namespace's keys, in the order in which each call passes them.
+    """The suffixes of all keys of a namespace, in their order.
 
     Raises:
         InvariantBroken: their numbers leave a gap.
@@ -125,6 +133,25 @@ def _need(module: str, order: dict[str, None], under: tuple[str, ...]) -> None:
     for needed in needs(module):
         _need(needed, order, (*under, module))
     order[module] = None
+
+
+def _keys_of(modules: Iterable[str]) -> tuple[str, ...]:
+    """The keys that modules look at: to pass all of them would cost a small call a tenth.
+
+    Raises:
+        InvariantBroken: base/keys.lua names one of them not.
+    """
+    used = {name for module in modules if module != _KEYS for name in _USE.findall(source(module))}
+    unknown = used - set(key_suffixes())
+    if unknown:
+        message = f"the scripts use the key {min(unknown)}, which base/keys.lua does not name"
+        raise InvariantBroken(message)
+    return tuple(name for name in key_suffixes() if name in used)
+
+
+def _told_keys(keys: tuple[str, ...]) -> str:
+    places = (f"{name} = KEYS[{place}]" for place, name in enumerate(keys, 1))
+    return f"local {_table(_KEYS)} = {{ {', '.join(places)} }}\n"
 
 
 def _table(module: str) -> str:

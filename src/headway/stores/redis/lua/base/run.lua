@@ -19,7 +19,8 @@ local doubted = false
 
 local function look(writes)
   local facts =
-    redis.call('HMGET', Keys.facts, 'identity', 'epoch', 'epoch_at', 'format', 'suspect')
+    redis.call('HMGET', Keys.facts, 'identity', 'epoch', 'epoch_at', 'format', 'suspect', 'high_at')
+  Time.begin(ARGV[2], facts[6])
   identity, epoch, epoch_at = facts[1], tonumber(facts[2] or 1), tonumber(facts[3] or 0)
   format, suspect = facts[4], facts[5]
   if writes and not identity and (not format or format == FORMAT) then
@@ -93,7 +94,6 @@ end
 
 -- Runs a verb, or a read, which writes nothing.
 function Run.call(verb, writes)
-  Time.begin(ARGV[2])
   look(writes)
   if format and format ~= FORMAT then
     local message = 'the store is of format ' .. format .. ', and this program knows ' .. FORMAT

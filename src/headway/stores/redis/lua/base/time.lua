@@ -10,14 +10,19 @@ local clock_at, high_at = 0, 0
 
 -- Fixes the time of the step.
 --   clock: ms as text, for tests; "" for the server's own clock.
-function Time.begin(clock)
+--   high: the highest time that the store remembers, or false; nil to read it.
+function Time.begin(clock, high)
   if clock ~= nil and clock ~= '' then
     clock_at = tonumber(clock)
   else
     local seconds = redis.call('TIME')
     clock_at = tonumber(seconds[1]) * 1000 + math.floor(tonumber(seconds[2]) / 1000)
   end
-  Time.look_again()
+  if high == nil then
+    Time.look_again()
+  else
+    high_at = tonumber(high or 0)
+  end
   Time.now = math.max(clock_at, high_at)
 end
 
