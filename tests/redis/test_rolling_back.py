@@ -31,7 +31,14 @@ from headway.contract.outcomes import (
 )
 from headway.contract.signals import Signal
 from headway.contract.store import Store
-from headway.core.errors import CallerError, InvalidState, InvalidValue, UnknownEntry, UnknownGate
+from headway.core.errors import (
+    CallerError,
+    IdConflict,
+    InvalidState,
+    InvalidValue,
+    UnknownEntry,
+    UnknownGate,
+)
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import FollowUp, JobPolicy, NewJob, derived_id
@@ -124,6 +131,23 @@ async def assert_refused(verb: Awaitable[object], error: type[CallerError], cont
 
 
 FIRST, FREE = job(1).id, job(3).id
+PLAIN = derived_id("rolling", "plain")
+
+
+@pytest.mark.parametrize("result", [None, b"1"], ids=["plain", "result"])
+async def test_settle_that_a_follow_up_refuses_leaves_plain_ends_unwritten_too(
+    store: Store, contents: Read, result: bytes | None
+) -> None:
+    """Somebody has taken the id that the follow-up of the first would have."""
+    taken = NewJob(id=derived_id("on_final", FIRST, 1), kind="other", due_at=2**42)
+    plain = NewJob(id=PLAIN, kind="plain")
+    await store.enqueue([taken, plain])
+    claimed = await store.claim(
+        ClaimRequest(worker="w", request=2, lanes=(("main", 1),), n=1, free=1)
+    )
+    assert [one.id for one in claimed.jobs] == [PLAIN]
+    outcomes = (Succeeded(PLAIN, 1), Succeeded(FIRST, 1, result=result))
+    await assert_refused(settle(store, *outcomes), IdConflict, contents)
 
 
 @pytest.mark.parametrize(

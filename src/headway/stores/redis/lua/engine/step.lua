@@ -11,6 +11,11 @@ local Step = {}
 -- leaves nothing behind then.
 function Step.new()
   Write.begin()
+  return Step.unguarded()
+end
+
+-- As `new`, for a verb that begins the journal itself where it may be refused.
+function Step.unguarded()
   return {
     book = GateBook.new(),
     rows = {},

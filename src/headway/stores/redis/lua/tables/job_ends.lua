@@ -18,7 +18,8 @@ end
 -- Running jobs of this worker and run, with no need of care, become succeeded now.
 --   runs: job, run, job, run, ...; no job twice.
 -- Returns for each run, in the order asked, its lane, or false for one that was left untouched;
--- and whether any that ended had taken anything. Their permits are still out.
+-- and whether any that ended had taken anything. Their permits are still out. Where one is left, the
+-- journal is begun, because its end may be refused.
 function JobEnds.finish_plain(worker, runs, purge_at)
   local ids = {}
   for place = 1, #runs, 2 do
@@ -26,7 +27,7 @@ function JobEnds.finish_plain(worker, runs, purge_at)
   end
   local raws, written = JobRows.read(ids), JobRows.batch()
   local lanes, by_flow, gated = {}, {}, false
-  local gone, purge = {}, {}
+  local gone, purge, is_left = {}, {}, false
   local holder = Codec.name(worker)
   local ending = pack('>I6I6BI2I2', Time.now, purge_at, 1, 0, #worker)
   for place = 1, #ids do
@@ -47,8 +48,11 @@ function JobEnds.finish_plain(worker, runs, purge_at)
       by_flow[flow], lanes[place] = lane, lane
       gated = gated or byte(raw, 2) % 4 >= 2
     else
-      lanes[place] = false
+      lanes[place], is_left = false, true
     end
+  end
+  if is_left then
+    Write.begin()
   end
   Write.zrem(Keys.held, gone)
   Write.zadd(Keys.purge, purge)

@@ -6,16 +6,6 @@ local Settle = {}
 -- How long a final job of no policy of its own is kept.
 local KEEP_MS = 7 * 86400000
 
--- Whether anything may have to be undone.
-function Settle.journal(request)
-  for _, outcome in ipairs(request.rest) do
-    if Outcomes.may_be_refused(outcome) then
-      return true
-    end
-  end
-  return false
-end
-
 local function count_ends(runs, lanes)
   local by_lane, order = {}, {}
   for place = 1, #runs / 2 do
@@ -35,7 +25,7 @@ local function count_ends(runs, lanes)
 end
 
 local function give_back(runs, lanes)
-  local step = Step.new()
+  local step = Step.unguarded()
   for place = 1, #runs / 2 do
     if lanes[place] then
       Step.give_back(step, { id = runs[2 * place - 1] })
@@ -84,8 +74,25 @@ local function left_over(request, plain)
   return left, rest
 end
 
-local function settle_left(worker, left, live)
-  local step, ids = Step.new(), {}
+-- Loads the jobs of outcomes, and begins the journal if one of these may be refused, for others are
+-- written before it.
+local function load(step, outcomes)
+  local ids, may_be_refused = {}, false
+  for place, outcome in ipairs(outcomes) do
+    ids[place] = outcome.job
+    may_be_refused = may_be_refused or Outcomes.may_be_refused(outcome)
+  end
+  Step.load(step, ids)
+  for _, row in pairs(step.rows) do
+    may_be_refused = may_be_refused or Jobs.policy(row.policy).on_final ~= nil
+  end
+  if may_be_refused then
+    Write.begin()
+  end
+end
+
+local function settle_left(step, worker, left, live)
+  local ids = {}
   for place, one in ipairs(left) do
     ids[place] = one.outcome.job
   end
@@ -102,9 +109,13 @@ end
 function Settle.run(request)
   Write.freely()
   Time.keep()
-  Horizon.begin(request)
   local worker = Workers.load(request.worker)
   local live = worker ~= nil and not worker.lapsed and worker.lease_until > Time.now
+  local step = nil
+  if #request.rest > 0 then
+    step = Step.unguarded()
+    load(step, request.rest)
+  end
   local plain = {}
   if live and #request.plain > 0 then
     plain = finish_plain(request.worker, request.plain)
@@ -115,7 +126,8 @@ function Settle.run(request)
   end
   local left, rest = left_over(request, plain)
   if #left > 0 then
-    settle_left(request.worker, left, live)
+    Horizon.begin(request)
+    settle_left(step or Step.unguarded(), request.worker, left, live)
   end
   return { plain = table.concat(plain), rest = table.concat(rest) }
 end
