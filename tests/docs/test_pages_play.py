@@ -75,7 +75,7 @@ def _database_for(page: Page, request: pytest.FixtureRequest) -> Iterator[dict[s
     if not any("DATABASE_URL" in block.text for block in page.blocks if _is_run(block)):
         yield {}
         return
-    server = request.getfixturevalue("fast_postgres_server")
+    server = request.getfixturevalue("postgres_server")
     with fresh_database(server.url) as url:
         yield {"DATABASE_URL": url}
 

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import re
+from dataclasses import fields
+
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from headway.core.errors import InvalidValue
 from headway.stores.postgres.options import PostgresOptions, parse_url
+from tests.docs.pages import ROOT
 
 
 def test_plain_url_has_the_defaults():
@@ -69,3 +73,12 @@ def test_unusable_url_is_refused_in_words_without_the_password(url: str, part: s
     assert part in refused.value.message
     assert refused.value.hint
     assert "cret" not in str(refused.value)
+
+
+def test_page_names_every_option_with_its_default():
+    text = (ROOT / "docs" / "how-to" / "postgresql.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"^\| `(\w+)` \| `?(\w+)`? \|", text, re.MULTILINE))
+    known = {field.name: field.default for field in fields(PostgresOptions)}
+    del known["conninfo"]
+    words = {True: "on", False: "off"}
+    assert said == {name: words.get(value, str(value)) for name, value in known.items()}
