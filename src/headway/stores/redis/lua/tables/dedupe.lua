@@ -43,7 +43,7 @@ end
 function Dedupe.save(rows)
   local values = {}
   for _, row in ipairs(rows) do
-    local kept = cmsgpack.pack({ row.job, row.body, row.until_at or false })
+    local kept = Codec.long(cmsgpack.pack({ row.job, row.body, row.until_at or false }))
     values[#values + 1], values[#values + 2] = field(row.tenant, row.key), kept
   end
   Write.hset(Keys.dedupe, values)

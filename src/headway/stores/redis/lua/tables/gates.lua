@@ -45,7 +45,7 @@ function Gates.new(name, template, pool)
 end
 
 local function encode(row)
-  return cmsgpack.pack({
+  return Codec.long(cmsgpack.pack({
     row.template,
     row.pool,
     row.used,
@@ -59,7 +59,7 @@ local function encode(row)
     row.zone or false,
     row.opens,
     row.horizon_at or false,
-  })
+  }))
 end
 
 local function decode(name, kept)

@@ -37,20 +37,10 @@ local function read_rest(raw)
   return cmsgpack.unpack(sub(raw, from, from + size - 1)), from + size
 end
 
-local function bit_of(flags, bit)
-  return flags % (2 * bit) >= bit
-end
-
-local function moment(at)
-  if at == NONE then
-    return nil
-  end
-  return at
-end
-
--- The fields of the head, as they stand in it.
+-- The fields of the head, as they stand in it, and the defaults of the rest: all at once, for a
+-- table that grows field by field is made anew again and again.
 local function unpack_head(raw, id)
-  local state, flags, flow, priority, due, seq, policy, created, run, attempt, blocked, request, claimed, finished, purge, _, worker, last =
+  local state, flags, flow, priority, due, seq, policy, created, run, attempt, blocked, request, claimed, finished, purge, outcome, worker, last =
     unpack_bytes(JobRecord.HEAD, raw)
   local key = Interned.flow(flow)
   return {
@@ -58,27 +48,46 @@ local function unpack_head(raw, id)
     lane = key.lane,
     tenant = key.tenant,
     kind = key.kind,
+    subject = nil,
+    stage = '',
     priority = priority,
     due_at = due,
+    args = nil,
     flow = flow,
     policy = policy,
     state = JobReading.STATES[char(state)],
     created_at = created,
     seq = seq,
-    care = bit_of(flags, 1),
-    gated = bit_of(flags, 2),
-    unfit = bit_of(flags, 4),
-    cancel_requested = bit_of(flags, 8),
-    in_doubt = bit_of(flags, 16),
+    body = '',
+    expires_at = nil,
+    key = nil,
+    keyed = nil,
+    care = flags % 2 >= 1,
     run = run,
     attempt = attempt,
+    life = 1,
+    ticket = nil,
+    ticket_amount = 0,
+    parked_at = nil,
+    unfit = flags % 8 >= 4,
+    parked_since = 0,
     blocked_ms = blocked,
-    request = request,
-    claimed_at = moment(claimed),
-    finished_at = moment(finished),
-    purge_at = moment(purge),
     worker = worker > 0 and sub(raw, 80, 79 + worker) or nil,
     last_worker = sub(raw, 80 + worker, 79 + worker + last),
+    request = request,
+    claimed_at = claimed ~= NONE and claimed or nil,
+    deadline_at = nil,
+    in_doubt = flags % 32 >= 16,
+    members = nil,
+    gated = flags % 4 >= 2,
+    candidate = '',
+    cancel_requested = flags % 16 >= 8,
+    reconciles = 0,
+    finished_at = finished ~= NONE and finished or nil,
+    purge_at = purge ~= NONE and purge or nil,
+    outcome = OUTCOMES[outcome],
+    reason = '',
+    error = '',
   }
 end
 
@@ -87,20 +96,17 @@ end
 function JobReading.unpack(raw, id)
   local row = unpack_head(raw, id)
   local rest, behind = read_rest(raw)
-  for field, value in pairs(JobRecord.DEFAULTS) do
-    row[field] = value
-  end
-  row.error = ''
+  -- A plain end changes the number alone, and leaves the word of an earlier run in the rest.
+  local outcome = row.outcome or rest.outcome
   for field, value in pairs(rest) do
     row[field] = value
   end
-  -- A plain end changes the number alone, and leaves the word of an earlier run in the rest.
-  row.outcome = OUTCOMES[byte(raw, 71)] or rest.outcome
+  row.outcome = outcome
   row.keyed = rest.keyed and Codec.unpack_uses(rest.keyed) or {}
   row.members = rest.members or {}
   row.far = nil
   local letters = rest.far or ''
-  if bit_of(byte(raw, 2), 64) then
+  if byte(raw, 2) % 128 >= 64 then
     letters = letters .. 'a'
   else
     row.args = sub(raw, behind, -2)
@@ -108,10 +114,39 @@ function JobReading.unpack(raw, id)
   return row, letters
 end
 
+-- As much of a row as says where it is filed.
+function JobReading.filed(raw, id)
+  local state, flags, flow, priority, due, seq, _, _, run, _, _, _, _, _, purge, _, worker =
+    unpack_bytes(JobRecord.HEAD, raw)
+  local rest, key = read_rest(raw), Interned.flow(flow)
+  return {
+    id = id,
+    lane = key.lane,
+    tenant = key.tenant,
+    subject = rest.subject,
+    priority = priority,
+    due_at = due,
+    flow = flow,
+    state = JobReading.STATES[char(state)],
+    seq = seq,
+    expires_at = rest.expires_at,
+    run = run,
+    ticket = rest.ticket,
+    ticket_amount = rest.ticket_amount,
+    parked_at = rest.parked_at,
+    unfit = flags % 8 >= 4,
+    worker = worker > 0 and sub(raw, 80, 79 + worker) or nil,
+    deadline_at = rest.deadline_at,
+    purge_at = purge ~= NONE and purge or nil,
+    entry = rest.entry,
+    fired_at = rest.fired_at,
+  }
+end
+
 -- The letters of what stands apart.
 function JobReading.far_of(raw)
   local letters = read_rest(raw).far or ''
-  if bit_of(byte(raw, 2), 64) then
+  if byte(raw, 2) % 128 >= 64 then
     letters = letters .. 'a'
   end
   return letters

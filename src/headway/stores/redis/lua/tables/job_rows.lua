@@ -7,6 +7,8 @@ local JobRows = {}
 local raws = {}
 -- What stands apart, as it was read or written, by letter and id.
 local bodies = {}
+-- The letters of what stands apart of a job, where they were looked up.
+local letters_of = {}
 
 -- Packed rows by id, for these ids at least; false for a job that does not exist.
 function JobRows.read(ids)
@@ -51,10 +53,13 @@ function JobRows.load(ids)
     local raw = raws[id]
     if raw and not found[id] then
       local row, letters = JobReading.unpack(raw, id)
+      letters_of[id] = letters
       found[id] = row
-      for letter in string.gmatch(letters, '.') do
-        places[#places + 1] = letter .. id
-        waiting[#waiting + 1] = { row, JobReading.FIELDS[letter], letter .. id }
+      if letters ~= '' then
+        for letter in string.gmatch(letters, '.') do
+          places[#places + 1] = letter .. id
+          waiting[#waiting + 1] = { row, JobReading.FIELDS[letter], letter .. id }
+        end
       end
     end
   end
@@ -115,7 +120,12 @@ function JobRows.put(batch, row, old)
   if far then
     put_far(batch, id, far)
   end
-  for letter in string.gmatch(JobReading.far_of(old), '.') do
+  local letters = letters_of[id] or JobReading.far_of(old)
+  letters_of[id] = nil
+  if letters == '' then
+    return
+  end
+  for letter in string.gmatch(letters, '.') do
     if not (far and far[letter]) then
       bodies[letter .. id] = nil
       batch.gone[#batch.gone + 1] = letter .. id

@@ -96,7 +96,7 @@ function Jobs.save(rows)
   local written, filed = JobRows.batch(), Filing.batch()
   for _, row in ipairs(rows) do
     local raw = raws[row.id]
-    local old = JobReading.unpack(raw, row.id)
+    local old = JobReading.filed(raw, row.id)
     local found, scores = JobFiling.of(old)
     JobFiling.move(filed, found, scores, old.flow, row)
     JobRows.put(written, row, raw)

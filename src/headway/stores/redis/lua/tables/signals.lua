@@ -27,9 +27,9 @@ function Signals.make_known(key, job, run)
   end
   if missing then
     keys[#keys + 1] = key
-    Write.put(Keys.known, 'j' .. job, cmsgpack.pack(keys))
+    Write.put(Keys.known, 'j' .. job, Codec.long(cmsgpack.pack(keys)))
   end
-  Write.put(Keys.known, 'k' .. key, cmsgpack.pack({ job, run }))
+  Write.put(Keys.known, 'k' .. key, Codec.long(cmsgpack.pack({ job, run })))
   Write.zadd(Keys.known_names, { 0, key })
 end
 
@@ -78,7 +78,7 @@ function Signals.save(row)
   end
   local number = old and old.number or Write.hincrby(Keys.facts, 'events', 1)
   local values = { row.key, row.at, number, row.kept_until or false, row.payload or '' }
-  Write.put(Keys.events, place, cmsgpack.pack(values))
+  Write.put(Keys.events, place, Codec.long(cmsgpack.pack(values)))
   Write.zadd(Keys.scopes, { 0, place })
   if row.kept_until then
     local new = { key = row.key, at = row.at, number = number, scope = row.scope, event = row.event }
@@ -157,13 +157,14 @@ local function known_fields(jobs)
   for place, kept in ipairs(Write.read(Keys.known, lists)) do
     if kept then
       fields[#fields + 1] = lists[place]
-      for _, key in ipairs(cmsgpack.unpack(kept)) do
+      local names_kept = cmsgpack.unpack(kept)
+      for _, key in ipairs(names_kept) do
         keys[#keys + 1], owners[#owners + 1] = 'k' .. key, jobs[place]
       end
     end
   end
   for place, kept in ipairs(Write.read(Keys.known, keys)) do
-    if kept and cmsgpack.unpack(kept)[1] == owners[place] then
+    if kept and (cmsgpack.unpack(kept))[1] == owners[place] then
       fields[#fields + 1] = keys[place]
       names[#names + 1] = string.sub(keys[place], 2)
     end
