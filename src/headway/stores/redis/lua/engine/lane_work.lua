@@ -369,8 +369,18 @@ local function one_round(work, n, free, started)
   local function gate(use)
     return GateBook.view(work.book, use)
   end
+  -- Nothing is written within a round, so each queue is looked at once.
+  local orders = {}
   local function ahead(flow, name)
-    return Jobs.parked_order(name, flow)
+    local of_flow = orders[flow]
+    if of_flow == nil then
+      of_flow = {}
+      orders[flow] = of_flow
+    end
+    if of_flow[name] == nil then
+      of_flow[name] = Jobs.parked_order(name, flow) or false
+    end
+    return of_flow[name]
   end
   local decision = Claiming.decide(views, gate, ahead, n, free, work.fairness)
   write(work, decision, by_flow)
