@@ -1,23 +1,29 @@
--- Wakes: whom to wake after the step, each once, in the order told.
+-- Wakes: whom to wake after the step, and from when.
 -- needs: base.time
 local Wakes = {}
 
 local told = {}
-local known = {}
+-- What is told of each lane; "" for any, for no lane is empty.
+local by_lane = {}
 
 -- After the step, wakes those who wait for this lane (nil: for any), from a moment on (nil: now).
+--
+-- Whoever wakes claims, and hears of later moments then; so the first of each lane is enough.
 function Wakes.wake(lane, at)
-  if at ~= nil and at <= Time.now then
-    at = nil
+  if at == nil or at <= Time.now then
+    at = false
   end
-  local place = (at and string.format('%.0f', at) or '') .. (lane and ':' .. lane or '')
-  if not known[place] then
-    known[place] = true
-    told[#told + 1] = { lane or false, at or false }
+  local one = by_lane[lane or '']
+  if one == nil then
+    one = { lane or false, at }
+    by_lane[lane or ''] = one
+    told[#told + 1] = one
+  elseif not at or (one[2] and at < one[2]) then
+    one[2] = at
   end
 end
 
--- What was told: {lane or false, moment or false} each.
+-- What was told: {lane or false, moment or false} each, in the order told.
 function Wakes.list()
   return told
 end

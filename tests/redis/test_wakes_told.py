@@ -1,0 +1,43 @@
+"""Whom a script tells to wake: each lane once, at the first moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.redis.harness import START_AT, Snippets
+from tests.servers.redis import GivenRedis, RedisServer
+
+
+@pytest.fixture
+def lua(redis_server: RedisServer | GivenRedis) -> Iterator[Snippets]:
+    snippets = Snippets(redis_server.url, f"t{uuid4().hex}", ("engine.wakes",))
+    yield snippets
+    snippets.close()
+
+
+@pytest.mark.parametrize(
+    ("moments", "told"),
+    [
+        ([60, 30, 90], START_AT + 30),
+        ([60, 0, 30], False),
+        ([-5], False),
+        ([None, 30], False),
+    ],
+)
+def test_lane_is_told_once_with_the_first_moment(
+    lua: Snippets, moments: list[int | None], told: object
+) -> None:
+    asked = "\n".join(
+        f"Wakes.wake('main', {'nil' if ms is None else f'Time.now + {ms}'})" for ms in moments
+    )
+    assert lua.run(f"{asked}\nreturn Wakes.list()") == [["main", told]]
+
+
+def test_lanes_and_whoever_waits_for_any_are_told_apart(lua: Snippets) -> None:
+    found = lua.run(
+        "Wakes.wake('b') Wakes.wake(nil, Time.now + 5) Wakes.wake('a') return Wakes.list()"
+    )
+    assert found == [["b", False], [False, START_AT + 5], ["a", False]]
