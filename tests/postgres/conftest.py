@@ -7,6 +7,7 @@ import pytest
 
 from headway.stores.postgres.options import PostgresOptions, parse_url
 from tests.postgres.door import Door
+from tests.postgres.place import clock, place, place_database  # noqa: F401  (fixtures)
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 

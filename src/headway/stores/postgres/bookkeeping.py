@@ -17,6 +17,10 @@ PUT = (
     "INSERT INTO @number AS number SELECT * FROM unnest($1::bigint[], $2::bigint[])"
     " ON CONFLICT (key) DO UPDATE SET n = excluded.n"
 )
+RAISE_HIGH_WATER = (
+    f"INSERT INTO @number AS number VALUES ({HIGH_WATER}, $1)"  # noqa: S608  (a constant)
+    " ON CONFLICT (key) DO UPDATE SET n = excluded.n WHERE number.n < excluded.n"
+)
 COUNT = "INSERT INTO @delta VALUES ($1::bigint[], $2::bigint[])"
 _HASTE = "set_config('lock_timeout', '20', true)"
 HASTE = f"SELECT {_HASTE}"

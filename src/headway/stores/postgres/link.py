@@ -60,6 +60,10 @@ class Link:
         text = self._text
         return self._wire.run([(text(statement), bound) for statement, bound in batch])
 
+    def alive(self) -> bool:
+        """Whether it can be used, as far as that can be told without asking the server."""
+        return not self.broken and self._wire.alive()
+
     @property
     def broken(self) -> bool:
         """Whether nothing can be sent any more."""
@@ -83,6 +87,10 @@ class GuestLink(Link):
         cursor = RawCursor(self.connection)
         cursor.execute(self._text(text) or b"", bound or None, binary=True)
         return cursor
+
+    def alive(self) -> bool:
+        """Whose connection it is looks after it."""
+        return True
 
     def close(self) -> None:
         """Nothing is ours to close."""

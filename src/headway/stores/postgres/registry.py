@@ -165,7 +165,10 @@ class Registry:
 
     def _ask(self, text: str, bound: tuple[Any, ...]) -> Rows:
         link = self._link
-        if link is None or link.broken:
+        if link is not None and not link.alive():
+            link.close()
+            link = None
+        if link is None:
             link = self._link = self._connect()
         return link.run([(text, bound)])[0]
 

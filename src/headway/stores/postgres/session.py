@@ -12,7 +12,16 @@ from psycopg.pq import TransactionStatus
 from headway.core.errors import InvalidValue, SchemaMismatch
 from headway.stores.ledger.rows import GateRow
 from headway.stores.postgres.arrays import Numbers
-from headway.stores.postgres.bookkeeping import CLOCK, COUNT, FACTS, FITS, FOLD, HASTE, PUT
+from headway.stores.postgres.bookkeeping import (
+    CLOCK,
+    COUNT,
+    FACTS,
+    FITS,
+    FOLD,
+    HASTE,
+    PUT,
+    RAISE_HIGH_WATER,
+)
 from headway.stores.postgres.link import SYNC, Link, Sent
 from headway.stores.postgres.numbers import (
     DEFINITIONS,
@@ -30,6 +39,8 @@ from headway.stores.postgres.shared import Habit, Shared
 from headway.stores.postgres.sights import Sight
 from headway.stores.postgres.statement import Ask, Asked, Rows, Tell
 
+LAG_MS = 1_000
+"""By how much the high-water mark may stay behind what an enqueue used."""
 FOLD_EVERY = 64
 """Steps with the turn, of one process, after which one folds counts."""
 
@@ -166,6 +177,7 @@ class Session:
         """
         self._clean()
         self.mode, self._kind = mode, kind
+        self._look_at_link()
         time = self.shared.time
         if mode is Mode.BLIND:
             self._guess()
@@ -218,6 +230,7 @@ class Session:
             return
         time = self.shared.time
         time.heard(clock)
+        self.shared.high_water = get(HIGH_WATER)
         time.used(self.now, get(EPOCH))
         if self.shared.identity != get(IDENTITY):
             self.shared.forget()
@@ -258,6 +271,12 @@ class Session:
             return max(0, self.now - clock())
         told = self.fetch(f"SELECT {CLOCK}", ())
         return max(0, self.now - told[0][0])
+
+    def _look_at_link(self) -> None:
+        """Opens another connection where the server has hung up while nothing was under way."""
+        if self._link is not None and not self._link.alive():
+            self.drop()
+            self.shared.forget()
 
     @property
     def link(self) -> Link:
@@ -381,12 +400,18 @@ class Session:
             self.shared.time.heard(answers[0][0][0])
             self.shared.time.used(self.now, self.number(EPOCH))
         elif self.mode is Mode.TURN and self._wrote:
-            self.shared.watch.wrote(self.number(HIGH_WATER))
+            self.shared.high_water = self.number(HIGH_WATER)
+            self.shared.watch.wrote(self.shared.high_water)
         self._learn()
         return Done(self._wrote, woken, bool(answers[-1][0][0]) if probed else None)
 
     def _closing(self) -> list[Sent]:
         batch, self._queue = self._queue, []
+        adds = bool(batch) if self.mode is Mode.BLIND else self.mode is Mode.INSERT and self._wrote
+        if adds and self.now > self.shared.high_water + LAG_MS:
+            # Seldom, because a step with the turn waits for whoever writes it.
+            self.shared.high_water = self.now
+            batch.append((RAISE_HIGH_WATER, (self.now,)))
         counts = {key: n for key, n in self._counts.items() if n}
         if self.mode is Mode.BLIND and batch:
             batch.insert(0, (FITS, (*_pair(counts), *self._granted())))

@@ -59,6 +59,7 @@ class Shared:
         identity: of the store that all this was read in.
         templates: declared gates; None while none were read.
         lanes: as far as they were read.
+        high_water: the store's, as it was seen or written last.
         hours: gates whose intervals are known, and so have a row that stays.
         habits: of steps, by their kind.
     """
@@ -69,6 +70,7 @@ class Shared:
         self.time = time
         self.watch = Watch()
         self.identity = 0
+        self.high_water = 0
         self.templates: Templates | None = None
         self.lanes = Lanes(-1, {})
         self.hours: dict[str, GateRow] = {}
@@ -95,6 +97,7 @@ class Shared:
         """A connection broke, and what is found behind a new one may be another store."""
         self.registry.forget()
         self.identity = 0
+        self.high_water = 0
         self.templates = None
         self.lanes = Lanes(-1, {})
         self.hours = {}

@@ -114,6 +114,9 @@ class Steps:
                 if mode is Mode.BLIND:
                     raise NeedsMore from error
                 raise Repeat from error
+            if is_broken(error) and not committing and mode is not Mode.GUEST:
+                # Nothing of it was kept; another connection may do, or says what is wrong.
+                raise Repeat from error
             if isinstance(error, LockNotAvailable) and not session.patient and mode in _ADDING:
                 raise KeyHeld from error
             raise explain(error, self.shared.options, committing=committing) from error

@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 from psycopg import adapt, errors
-from psycopg.pq import ExecStatus, Format, abc
+from psycopg.pq import ConnStatus, ExecStatus, Format, abc
 
 from headway.stores.postgres.arrays import DUMPERS
 from headway.stores.postgres.connection import ADAPTERS, Connection
@@ -60,6 +60,17 @@ class Wire:
         self._reader = adapt.Transformer(ADAPTERS)
         self._poll = poll()
         self._fd = self._pgconn.socket
+
+    def alive(self) -> bool:
+        """Whether the server has not hung up meanwhile; asks nobody."""
+        self._poll.register(self._fd, POLLIN)
+        try:
+            # A notice is read and gone; an end stays to be read for ever, and is told.
+            while self._poll.poll(0):
+                self._pgconn.consume_input()
+        except psycopg.Error:
+            return False
+        return self._pgconn.status == ConnStatus.OK
 
     def run(self, batch: Sequence[tuple[bytes | None, Sequence[Any]]]) -> list[Rows]:
         """Executes statements; each part, up to None and to the end, is one step or none.
