@@ -55,8 +55,8 @@ def start_plain(pair: Pair) -> None:
 def start_gated(pair: Pair) -> None:
     rows = pair.in_state(State.WAITING)
     members = pair.draw.choice(({}, {"gate": "", "a\x00": "m"}))
-    turn = pair.draw.choice((None, cascade()))
-    starts = [GatedStart(row.seq, members, "c|", turn, 5) for row in rows]
+    candidate, turn = pair.draw.choice((("", None), ("", None), ("c|", None), ("c|", cascade())))
+    starts = [GatedStart(row.seq, members, candidate, turn, 5) for row in rows]
     sent = [
         {**told(start), "id": row.id, "members": members}
         for start, row in zip(starts, rows, strict=True)
@@ -336,3 +336,20 @@ def test_job_is_found_at_its_new_moment_when_only_that_has_changed(lua: Snippets
     assert lua.call("Jobs.purgeable", 9) == []
     lua.now += 1
     assert lua.call("Jobs.purgeable", 9) == [row.id]
+
+
+@pytest.mark.parametrize("members", [{}, {"other": "m"}])
+def test_start_forgets_what_an_earlier_run_took(lua: Snippets, members: dict[str, str]) -> None:
+    pair = Pair(lua, 7)
+    row = pair.new()
+    row.state, row.keyed, row.care = State.WAITING, (), False
+    lua.call("Jobs.insert", [pair.sent(row)])
+    pair.memory.insert([row])
+    row.members, row.gated, row.candidate, row.run = {"gate": "a"}, True, "c", 1
+    lua.call("Jobs.save", [pair.sent(row)])
+    pair.memory.save([row])
+    start = GatedStart(row.seq, members, "", None, 9)
+    sent = {**told(start), "id": row.id, "members": members}
+    lua.run("Jobs.start_gated(request[1], 'w', 4)", [[sent]])
+    pair.memory.start_gated([start], "w", 4)
+    look(pair)

@@ -12,7 +12,8 @@ Keys.bodies = KEYS[2]
 -- By arrival: the numbers of the chunks that hold anything, and the ids in each.
 Keys.chunks = KEYS[3]
 Keys.arrivals = KEYS[4]
--- Queues: flow|order|id; lane|flow; lane|due|seq|id; gate|flow|order|id; gate|seq|id; gate|flow|order|amount.
+-- Queues: flow|order|id; lane|flow; lane|due|seq|id; gate|flow|order|id; gate|seq|id;
+-- gate|flow|order|amount.
 Keys.waiting = KEYS[5]
 Keys.flowing = KEYS[6]
 Keys.scheduled = KEYS[7]

@@ -71,7 +71,8 @@ function JobHeld.held(after, limit)
     end
     local prefix = sub(member, 1, -37)
     local behind = Codec.behind(prefix)
-    local some = redis.call('ZRANGEBYLEX', Keys.held, '(' .. prefix .. after, behind, 'LIMIT', 0, limit)
+    local low = '(' .. prefix .. after
+    local some = redis.call('ZRANGEBYLEX', Keys.held, low, behind, 'LIMIT', 0, limit)
     for _, one in ipairs(some) do
       ids[#ids + 1] = sub(one, #prefix + 1)
     end

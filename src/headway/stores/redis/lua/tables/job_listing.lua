@@ -1,5 +1,6 @@
 -- Listings for people: a bounded walk, a place in a flow, the oldest that waits.
--- needs: base.keys, base.codec, tables.filing, tables.job_reading, tables.job_rows, tables.job_starts
+-- needs: base.keys, base.codec
+-- needs: tables.filing, tables.job_reading, tables.job_rows, tables.job_starts
 
 local JobListing = {}
 
@@ -12,7 +13,8 @@ function JobListing.place(flow, order, limit)
   return math.min(limit, redis.call('ZLEXCOUNT', Keys.waiting, low, high))
 end
 
--- The due time of a waiting job that is among the oldest of its lane; a hint for people. nil for none.
+-- The due time of a waiting job that is among the oldest of its lane; a hint for people.
+-- nil for none.
 function JobListing.oldest_due(lane)
   local oldest = nil
   for _, flow in ipairs(JobStarts.flows_waiting(lane, -1, 16)) do

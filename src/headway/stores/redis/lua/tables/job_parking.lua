@@ -1,5 +1,6 @@
 -- Jobs that are set aside at a closed keyed gate, and those that were fed from one.
--- needs: base.keys, base.codec, base.time, tables.filing, tables.job_rows, tables.job_filing, tables.job_starts
+-- needs: base.keys, base.codec, base.time
+-- needs: tables.filing, tables.job_rows, tables.job_filing, tables.job_starts
 
 local JobParking = {}
 

@@ -40,7 +40,8 @@ end
 -- The fields of the head, as they stand in it, and the defaults of the rest: all at once, for a
 -- table that grows field by field is made anew again and again.
 local function unpack_head(raw, id)
-  local state, flags, flow, priority, due, seq, policy, created, run, attempt, blocked, request, claimed, finished, purge, outcome, worker, last =
+  local state, flags, flow, priority, due, seq, policy, created, run, attempt, blocked, request,
+    claimed, finished, purge, outcome, worker, last =
     unpack_bytes(JobRecord.HEAD, raw)
   local key = Interned.flow(flow)
   return {

@@ -130,13 +130,14 @@ local function patched(raw, start, worker, request)
   local run, attempt, blocked = unpack_bytes('>I4I4I6', raw, 33)
   local before, last, size = unpack_bytes('>I2I2I4', raw, 72)
   local from, flags = 80 + before + last, byte(raw, 2)
-  local rest = sub(raw, from, from + size - 1)
-  if next(start.members) ~= nil then
+  local rest, holds = sub(raw, from, from + size - 1), next(start.members) ~= nil
+  if holds or size > 0 then
     local fields = size > 0 and cmsgpack.unpack(rest) or {}
-    fields.members = start.members
-    rest = cmsgpack.pack(fields)
-    flags = flags + (flags % 4 < 2 and 2 or 0)
+    -- What an earlier run took, and whose turn it was, is forgotten.
+    fields.members, fields.candidate = holds and start.members or nil, nil
+    rest = next(fields) ~= nil and cmsgpack.pack(fields) or ''
   end
+  flags = flags - (flags % 4 >= 2 and 2 or 0) + (holds and 2 or 0)
   return 'r'
     .. string.char(flags)
     .. sub(raw, 3, 32)

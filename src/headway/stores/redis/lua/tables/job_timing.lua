@@ -1,5 +1,6 @@
 -- What time brings to jobs: they become due, expire, miss a deadline, or may be forgotten.
--- needs: base.keys, base.codec, base.time, tables.interned, tables.filing, tables.job_reading, tables.job_rows
+-- needs: base.keys, base.codec, base.time
+-- needs: tables.interned, tables.filing, tables.job_reading, tables.job_rows
 
 local JobTiming = {}
 

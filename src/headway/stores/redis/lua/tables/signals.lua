@@ -81,8 +81,8 @@ function Signals.save(row)
   Write.put(Keys.events, place, Codec.long(cmsgpack.pack(values)))
   Write.zadd(Keys.scopes, { 0, place })
   if row.kept_until then
-    local new = { key = row.key, at = row.at, number = number, scope = row.scope, event = row.event }
-    Write.zadd(Keys.kept, { 0, kept_member(new) })
+    row.number = number
+    Write.zadd(Keys.kept, { 0, kept_member(row) })
     Write.zadd(Keys.stale, { row.kept_until, place })
   else
     Write.zrem(Keys.stale, { place })
