@@ -118,7 +118,7 @@ end
 local function look_rate(_, view, spec, row)
   view.most = capacity_of(spec.limit, row)
   if used_of(row) > 0 then
-    view.counted = Starts.total(view.name, Time.now - (spec.per_ms or 0))
+    view.counted = Starts.total(view.name, Time.now - (spec.per_ms or 0), row.used)
   end
   view.free = Slots.room(view.most, view.counted)
 end
@@ -239,14 +239,14 @@ function GateBook.opens_at(book, view, template, amount)
   if view.opens_at ~= nil or view.kind ~= 'rate' then
     return view.opens_at
   end
-  local spec = GateBook.spec(book, template)
-  if spec == nil or is_shut(GateBook.find(book, view.name)) or amount > view.most then
+  local spec, row = GateBook.spec(book, template), GateBook.find(book, view.name)
+  if spec == nil or is_shut(row) or amount > view.most then
     return nil
   end
   local per_ms = spec.per_ms or 0
   local after_at = Time.now - per_ms
   -- So many starts must leave the window first; each stored moment counts at least one.
-  local excess = Starts.total(view.name, after_at) + amount - view.most
+  local excess = Starts.total(view.name, after_at, used_of(row)) + amount - view.most
   for _, one in ipairs(Starts.oldest(view.name, after_at, math.max(1, excess))) do
     excess = excess - one[2]
     if excess <= 0 then
