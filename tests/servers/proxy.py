@@ -80,7 +80,7 @@ class Proxy:
         self._do(self._stall())
 
     def resume(self) -> None:
-        """Passes everything on again."""
+        """Passes everything on again, and forgets what was to be lost or cut."""
         self._do(self._resume())
 
     def cut_after(self, reply_bytes: int) -> None:
@@ -155,6 +155,7 @@ class Proxy:
 
     async def _resume(self) -> None:
         self._refusing = False
+        self._bytes_left = self._lose_after = None
         self._flowing.set()
 
     async def _cut_after(self, reply_bytes: int) -> None:

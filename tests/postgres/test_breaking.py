@@ -1,0 +1,213 @@
+"""What breaks between the store and its server: nothing acknowledged is lost, and work goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import count
+from typing import TypeVar
+
+import psycopg
+import pytest
+
+from headway.contract.claims import ClaimReply, ClaimRequest
+from headway.contract.outcomes import SettleRequest, Succeeded
+from headway.contract.views import AuditQuery, StatsQuery
+from headway.core.errors import OutcomeUnknown, StoreUnavailable
+from headway.core.job import NewJob, derived_id
+from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.store import PostgresStore
+from tests.servers.fixtures import made
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.proxy import Proxy
+
+Answer = TypeVar("Answer")
+
+LANE = "main"
+
+
+@pytest.fixture
+def url(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
+    with fresh_database(fast_postgres_server.url) as database:
+        yield database
+
+
+@pytest.fixture
+def proxy(url: str) -> Iterator[Proxy]:
+    with Proxy(url) as through:
+        yield through
+
+
+@pytest.fixture
+async def store(proxy: Proxy) -> AsyncIterator[PostgresStore]:
+    """A store whose every connection has been used."""
+    opened = PostgresStore(parse_url(proxy.url))
+    await opened.enqueue([job(0), job(1)])
+    reply = await claim(opened, 1, n=1)
+    await succeed(opened, reply)
+    await opened.read(StatsQuery())
+    yield opened
+    await opened.close()
+
+
+def job(number: int) -> NewJob:
+    return NewJob(id=derived_id("breaking", number), kind="noop", args=b'{"mark":"m%d"}' % number)
+
+
+async def claim(store: PostgresStore, request: int, n: int = 100) -> ClaimReply:
+    lanes = ((LANE, 1),)
+    return await store.claim(ClaimRequest(worker="w", request=request, lanes=lanes, n=n, free=n))
+
+
+async def succeed(store: PostgresStore, reply: ClaimReply) -> None:
+    outcomes = tuple(Succeeded(one.id, one.run) for one in reply.jobs)
+    await store.settle(SettleRequest(worker="w", outcomes=outcomes))
+
+
+async def counts(store: PostgresStore) -> dict[str, int]:
+    found = (await store.read(StatsQuery())).counts
+    return {str(state): n for state, n in found.items() if n}
+
+
+async def again(call: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Repeats what a broken connection refused, as a worker does; each breaks at most once."""
+    for _ in range(4):
+        try:
+            return await call()
+        except (StoreUnavailable, OutcomeUnknown):
+            continue
+    return await call()
+
+
+async def test_reply_to_an_enqueue_that_is_lost_is_unknown_and_the_repeat_finds_the_job(
+    store: PostgresStore, proxy: Proxy
+):
+    proxy.lose_reply_to(b'"m7"')
+    with pytest.raises(OutcomeUnknown):
+        await store.enqueue([job(7)])
+    assert proxy.cut.is_set()
+    (repeated,) = await store.enqueue([job(7)])
+    assert (repeated.id, repeated.created) == (job(7).id, False)
+    assert await counts(store) == {"waiting": 2, "succeeded": 1}
+    assert (await store.read(AuditQuery())).differences == ()
+
+
+async def losing_each_reply(proxy: Proxy, call: Callable[[], Awaitable[object]]) -> list[type]:
+    """Calls until nothing is lost, and loses one reply each time: the first, the second, and so on.
+
+    Returns:
+        What was raised each time.
+    """
+    raised: list[type] = []
+    while len(raised) < 12:
+        left = count(-len(raised))
+        proxy.lose_reply_to(lambda _sent: next(left) == 0)  # noqa: B023  (of this round)
+        try:
+            await call()
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            raised.append(type(error))
+            continue
+        if not proxy.cut.is_set():
+            break
+        raised.append(type(None))
+    proxy.resume()
+    return raised
+
+
+async def test_claim_of_which_any_reply_is_lost_is_given_again(store: PostgresStore, proxy: Proxy):
+    raised = await losing_each_reply(proxy, lambda: claim(store, 2))
+    assert OutcomeUnknown in raised
+    assert [one.id for one in (await claim(store, 2)).jobs] == [job(1).id]
+    assert await counts(store) == {"running": 1, "succeeded": 1}
+    assert (await store.read(AuditQuery())).differences == ()
+
+
+async def test_settlement_of_which_any_reply_is_lost_settles_once(
+    store: PostgresStore, proxy: Proxy
+):
+    reply = await claim(store, 2)
+    raised = await losing_each_reply(proxy, lambda: succeed(store, reply))
+    assert OutcomeUnknown in raised
+    assert await counts(store) == {"succeeded": 2}
+    assert (await store.read(StatsQuery())).totals.get("succeeded") == 2
+    assert (await store.read(AuditQuery())).differences == ()
+
+
+async def test_enqueue_of_which_any_reply_is_lost_makes_the_job_once(
+    store: PostgresStore, proxy: Proxy
+):
+    raised = await losing_each_reply(proxy, lambda: store.enqueue([job(7), job(8)]))
+    assert OutcomeUnknown in raised
+    assert [one.created for one in await store.enqueue([job(7), job(8)])] == [False, False]
+    assert await counts(store) == {"waiting": 3, "succeeded": 1}
+    assert (await store.read(AuditQuery())).differences == ()
+
+
+async def test_replies_cut_off_anywhere_lose_and_double_nothing(store: PostgresStore, proxy: Proxy):
+    for number, size in enumerate((1, 10, 100, 300), 2):
+        proxy.cut_after(size)
+        await again(lambda: store.enqueue([job(number)]))  # noqa: B023  (awaited here)
+        proxy.cut_after(size)
+        reply = await again(lambda: claim(store, number))  # noqa: B023  (awaited here)
+        proxy.cut_after(size)
+        await again(lambda: succeed(store, reply))  # noqa: B023  (awaited here)
+        proxy.resume()
+    assert await counts(store) == {"succeeded": 6}
+    assert (await store.read(AuditQuery())).differences == ()
+
+
+async def test_reset_of_all_connections_costs_each_one_call_at_most(
+    store: PostgresStore, proxy: Proxy
+):
+    for round_ in range(3):
+        proxy.reset()
+        await again(lambda: store.enqueue([job(10 + round_)]))  # noqa: B023  (awaited here)
+        reply = await again(lambda: claim(store, 2 + round_))  # noqa: B023  (awaited here)
+        assert reply.jobs
+        await again(lambda: succeed(store, reply))  # noqa: B023  (awaited here)
+    assert await again(lambda: counts(store)) == {"succeeded": 5}
+
+
+async def test_killed_backends_are_made_up_for(store: PostgresStore, url: str):
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    await again(lambda: store.enqueue([job(10)]))
+    reply = await again(lambda: claim(store, 2))
+    assert len(reply.jobs) == 2
+    await again(lambda: succeed(store, reply))
+    assert await again(lambda: counts(store)) == {"succeeded": 3}
+
+
+async def test_server_that_is_killed_keeps_what_was_acknowledged_and_work_goes_on():
+    with made(PostgresServer) as server:
+        store = PostgresStore(parse_url(server.url))
+        await store.enqueue([job(n) for n in range(200)])
+        reply = await claim(store, 1, n=50)
+        server.kill()
+        with pytest.raises((StoreUnavailable, OutcomeUnknown)):
+            await succeed(store, reply)
+        with pytest.raises((StoreUnavailable, OutcomeUnknown)):
+            await store.enqueue([job(500)])
+        server.start()
+        await again(lambda: succeed(store, reply))
+        assert len((await again(lambda: claim(store, 2, n=1000))).jobs) == 150
+        assert await again(lambda: counts(store)) == {"running": 150, "succeeded": 50}
+        assert (await store.read(AuditQuery())).differences == ()
+        await store.close()
+
+
+async def test_transaction_that_hangs_lets_nobody_wait_longer_than_it_says(
+    url: str,
+):
+    """Somebody took the table of jobs for himself: what needs it is refused in time."""
+    store = PostgresStore(parse_url(f"{url}?patience_ms=200"))
+    await store.enqueue([job(0)])
+    with psycopg.connect(url) as db:
+        db.execute("LOCK TABLE headway.job")
+        with pytest.raises(StoreUnavailable, match=r"lock timeout|statement timeout"):
+            await claim(store, 1)
+        db.rollback()
+    assert len((await claim(store, 2)).jobs) == 1
+    await store.close()
