@@ -15,14 +15,19 @@ local function names_of(gates)
   return names
 end
 
+local function characters_of(name)
+  local _, count = string.gsub(name, '[^\128-\191]', '')
+  return count
+end
+
 -- Lets a usable name and amount pass.
 local function check_words(use)
   local name, amount = use.name, use.amount
-  local _, characters = string.gsub(name, '[^\128-\191]', '')
   if name == '' then
     Fail.refuse('InvalidValue', 'gate is empty', 'give it at least one character')
-  elseif characters > MAX_NAME then
-    Fail.refuse('InvalidValue', 'gate has ' .. characters .. ' characters', 'at most 512')
+  elseif #name > MAX_NAME and characters_of(name) > MAX_NAME then
+    local message = 'gate has ' .. characters_of(name) .. ' characters'
+    Fail.refuse('InvalidValue', message, 'at most 512')
   elseif string.find(name, '%z') then
     Fail.refuse('InvalidValue', 'gate contains NUL', 'remove the NUL character')
   elseif type(amount) ~= 'number' or amount % 1 ~= 0 or amount < 1 or amount > MAX_AMOUNT then

@@ -310,11 +310,13 @@ local function require_hours(batch)
 end
 
 local function number_shapes(batch)
+  local numbers = {}
   for _, shape in ipairs(batch.shapes) do
+    local policy = shape.policy
+    numbers[policy] = numbers[policy] or Jobs.policy_number(policy)
     shape.flow, shape.keyed =
       FlowOf.make(batch.book, shape.lane, shape.tenant, shape.kind, shape.gates)
-    shape.policy_number = Jobs.policy_number(shape.policy)
-    shape.care = needs_care(shape.policy)
+    shape.policy_number, shape.care = numbers[policy], needs_care(policy)
   end
 end
 
