@@ -154,7 +154,7 @@ def _measure_on(
                 }
     except NoGround as reason:
         console.print(f"\nwithout {name}: {reason}", style="bold", highlight=False, markup=False)
-        empty = {"figures": [], "goals": [], "faults": [], "remarks": []}
+        empty: dict[str, list[Any]] = {"figures": [], "goals": [], "faults": [], "remarks": []}
         absent = {"name": name, "why": str(reason)}
         return {
             "store": name,

@@ -15,12 +15,13 @@ class Scale:
         bulk: jobs that this engine enqueues in batches of 1,000.
         bulk_peers: jobs that each peer does.
         drain: jobs queued before the drain that is compared with peers.
-        drain_slow: jobs queued for peers that do fewer than a thousand a second.
+        drain_slow: jobs queued for slow peers: those that do fewer than 3,000 a second.
+        slow_pairs: whether two worker processes of slow peers are measured too.
         deep: jobs queued before deeper drains of this engine alone.
         gated: jobs of the drain with gates on every job, and without.
         latency: jobs sent at 50 a second, for each repeat.
         burst: jobs due at one moment.
-        burst_slow: for peers that do fewer than a thousand a second.
+        burst_slow: for slow peers.
         paced: jobs due at 1,000 a second.
         few: jobs held by the small store of the comparison by depth.
         held: jobs held by the large one.
@@ -36,10 +37,11 @@ class Scale:
     bulk: int = 50_000
     bulk_peers: int = 10_000
     drain: int = 20_000
-    drain_slow: int = 2_000
+    drain_slow: int = 4_000
+    slow_pairs: bool = False
     deep: tuple[int, ...] = (100_000,)
     gated: int = 20_000
-    latency: int = 200
+    latency: int = 120
     burst: int = 10_000
     burst_slow: int = 2_000
     paced: int = 5_000
@@ -58,7 +60,7 @@ QUICK = Scale(
     bulk=10_000,
     bulk_peers=2_000,
     drain=5_000,
-    drain_slow=500,
+    drain_slow=1_000,
     deep=(20_000,),
     gated=5_000,
     latency=50,
@@ -77,6 +79,7 @@ FULL = Scale(
     repeats=5,
     bulk_peers=50_000,
     drain_slow=20_000,
+    slow_pairs=True,
     burst_slow=10_000,
     deep=(100_000, 1_000_000),
     held_postgres=5_000_000,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 WARM = -1
 """The number of a job that shows that a worker works; it is not counted among the others."""
@@ -24,7 +24,7 @@ class Report(NamedTuple):
 
     first: int
     last: int
-    seen: list
+    seen: list[Any]
 
 
 class Delivered(NamedTuple):

@@ -32,6 +32,8 @@ def _compare(bench: Bench, case: str, workers: int) -> None:
     turns: dict[str, Callable[[Place], float]] = {}
     notes: dict[str, str] = {}
     for system in bench.systems:
+        if system.slow and workers > 1 and not bench.scale.slow_pairs:
+            continue
         count = bench.scale.drain_slow if system.slow else bench.scale.drain
         turns[system.name] = _rate(bench, system, count, workers)
         notes[system.name] = f"{count:,} queued"

@@ -113,8 +113,9 @@ class NodeSystem:
         self.name = name
         self.module = module
         self.setting = setting
-        self.version = _lock()["packages"][f"node_modules/{name}"]["version"]
         self._folder = installed()
+        told = _lock()["packages"][f"node_modules/{name}"]["version"]
+        self.version = f"{told} on Node {node_version()}"
 
     def producing(self) -> AbstractContextManager[NodeChild]:
         return _started(NodeProducer, self._folder, "produce", self.module)
@@ -151,7 +152,9 @@ def installed() -> Path:
 
 def node_version() -> str:
     """Of the Node that is used."""
-    return subprocess.check_output([_programs()[0], "--version"], text=True).strip()
+    return (
+        subprocess.check_output([_programs()[0], "--version"], text=True).strip().removeprefix("v")
+    )
 
 
 def _install(folder: Path) -> None:

@@ -36,6 +36,7 @@ class ArqProducer(Producer):
 
 class ArqOnRedis(Peer):
     name = "arq"
+    slow = True
     jobs = 200
     poll_s = 0.01
     setting = f"{jobs} jobs at once, polls every {poll_s * 1000:.0f} ms, results not kept"

@@ -35,6 +35,7 @@ class CeleryProducer(Producer):
 
 class CeleryOnRedis(Peer):
     name = "celery"
+    slow = True
     prefetch = 128
     setting = f"solo pool, prefetch {prefetch}, results ignored"
 

@@ -42,6 +42,7 @@ def _job(number: int, scheduled: int = 0) -> Job:
 
 class SaqOnRedis(Peer):
     name = "saq"
+    slow = True
     jobs = 25
     setting = "25 jobs at once, results not kept"
     bulk = True

@@ -33,6 +33,7 @@ class StreaqProducer(Producer):
 
 class StreaqOnRedis(Peer):
     name = "streaq"
+    slow = True
     tasks = 64
     prefetch = 256
     setting = f"{tasks} tasks at once, prefetch {prefetch}, results not kept"

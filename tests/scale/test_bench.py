@@ -17,6 +17,7 @@ from bench.notebook import Notebook
 from bench.report import BEGIN, END, put_into
 from bench.systems import registry
 from bench.tally import WARM, Report, Tally, compare, delivered
+from tests.servers.fixtures import missing
 
 ROOT = Path(__file__).parents[2]
 
@@ -116,17 +117,31 @@ def _result() -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_quick_bench_measures_and_finds_every_job_done_once(tmp_path: Path) -> None:
-    out = tmp_path / "figures.json"
+    store = _measured(tmp_path, "sqlite", "one,drain,burst,size", "huey,litequeue")
+    assert store["faults"] == []
+    assert {figure["system"] for figure in store["figures"]} >= {"headway", "huey", "litequeue"}
+    assert {goal["what"] for goal in store["goals"]} >= {"drain against huey"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("store", ["postgres", "redis"])
+def test_a_quick_bench_starts_the_server_of_its_store(tmp_path: Path, store: str) -> None:
+    found = _measured(tmp_path, store, "drain", "none")
+    if not found["figures"]:
+        missing(found["missing"])
+    assert found["faults"] == []
+    assert {figure["system"] for figure in found["figures"]} == {"headway"}
+
+
+def _measured(folder: Path, store: str, cases: str, peers: str) -> dict[str, Any]:
+    out = folder / "figures.json"
+    words = ["--quick", "--store", store, "--cases", cases, "--peers", peers]
     subprocess.run(
-        [
-            *(sys.executable, "-m", "bench", "--quick", "--store", "sqlite"),
-            *("--cases", "one,drain,burst,size", "--json", str(out), "--dir", str(tmp_path)),
-        ],
+        [sys.executable, "-m", "bench", *words, "--json", str(out), "--dir", str(folder)],
         check=True,
         cwd=ROOT,
         capture_output=True,
     )
-    (store,) = json.loads(out.read_text())["stores"]
-    assert store["faults"] == []
-    assert {figure["system"] for figure in store["figures"]} >= {"headway", "huey", "litequeue"}
-    assert {goal["what"] for goal in store["goals"]} >= {"drain against huey"}
+    (found,) = json.loads(out.read_text())["stores"]
+    return found
