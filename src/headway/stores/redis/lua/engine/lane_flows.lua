@@ -1,0 +1,229 @@
+-- The flows of a lane as one claim sees them: those that can run, with what they need, and those
+-- that a shared gate shuts.
+-- needs: tables.jobs, tables.lanes, engine.cascade, engine.fairness, engine.gate_book
+-- needs: engine.gate_view, engine.shut_spells
+
+local LaneFlows = {}
+
+-- Flows that one claim looks at in a lane.
+local FLOWS = 256
+-- Heads read of one flow at a time, among many flows.
+local LEAST_HEADS = 16
+
+local function weights_of(spec)
+  local weights = {}
+  for _, one in ipairs(spec.weights or {}) do
+    weights[one[1]] = one[2]
+  end
+  return weights
+end
+
+-- The tenants of flows, each once.
+function LaneFlows.tenants_of(flows)
+  local tenants, known = {}, {}
+  for _, flow in ipairs(flows) do
+    local tenant = Jobs.flow(flow).tenant
+    if not known[tenant] then
+      known[tenant] = true
+      tenants[#tenants + 1] = tenant
+    end
+  end
+  return tenants
+end
+
+-- Finds the flows that this claim looks at.
+function LaneFlows.find(work)
+  local found = Jobs.flows_waiting(work.lane, work.flow_after, FLOWS)
+  work.flows = found
+  work.last = #found < FLOWS
+  -- What was found open on this round may be open still, behind the cursor.
+  work.again = not work.last or work.fruitful
+  local spec = Lanes.current(work.row)
+  if spec.fair == 'tenant' and #found > 0 then
+    local starts = Lanes.tenant_starts(work.lane, LaneFlows.tenants_of(found))
+    work.fairness = Fairness.new(work.row.level, starts, weights_of(spec))
+  end
+end
+
+-- The flows that this claim has not found shut or empty.
+function LaneFlows.open(work)
+  local flows = {}
+  for _, flow in ipairs(work.flows) do
+    if not work.stopped[flow] then
+      flows[#flows + 1] = flow
+    end
+  end
+  return flows
+end
+
+local function prefetch_shared(work, flows)
+  local names, uses = {}, {}
+  for _, flow in ipairs(flows) do
+    if work.shared[flow] == nil then
+      local key = Jobs.flow(flow)
+      for _, name in ipairs(GateBook.implicit_names(key)) do
+        names[#names + 1] = name
+      end
+      for _, use in ipairs(key.shared) do
+        uses[#uses + 1] = use
+      end
+    end
+  end
+  GateBook.prefetch_uses(work.book, uses)
+  GateBook.prefetch(work.book, names)
+end
+
+local function shared_of(work, flow)
+  local found = work.shared[flow]
+  if found ~= nil then
+    return found
+  end
+  local key, gated = Jobs.flow(flow), false
+  local gates = {}
+  for _, view in ipairs(GateBook.implicit_of(work.book, key)) do
+    gates[#gates + 1] = { view = view, amount = 1 }
+  end
+  for _, use in ipairs(key.shared) do
+    gates[#gates + 1] = { view = GateBook.view(work.book, use), amount = use.amount }
+  end
+  for _, one in ipairs(gates) do
+    gated = gated or one.view.kind ~= nil
+  end
+  found = { gates = gates, gated = gated }
+  work.shared[flow] = found
+  return found
+end
+
+local function all_fit(gates)
+  for _, one in ipairs(gates) do
+    if not GateView.fits(one.view, one.amount) then
+      return false
+    end
+  end
+  return true
+end
+
+-- How many times the amount can be taken now, if nobody else takes.
+local function room(view, amount)
+  if #view.members == 0 then
+    return math.floor(view.free / amount)
+  end
+  local times = 0
+  for _, member in ipairs(view.members) do
+    times = times + math.floor(member.free / amount)
+  end
+  return times
+end
+
+-- Remembers at a gate that this lane waits for it.
+local function tell_gate(work, gate, template)
+  local row = GateBook.find(work.book, gate)
+  local lanes = {}
+  for place, lane in ipairs(row and row.lanes or {}) do
+    if lane == work.lane then
+      return
+    end
+    lanes[place] = lane
+  end
+  lanes[#lanes + 1] = work.lane
+  GateBook.change(work.book, gate, template).lanes = lanes
+end
+
+-- Tells the lane to those gates that shut a flow, to be woken when they have room. Returns when all
+-- of them are open again, if that is known of each.
+local function when_open(work, flow)
+  local templates, latest = {}, nil
+  for _, use in ipairs(Jobs.flow(flow).shared) do
+    templates[use.name] = use.template
+  end
+  local is_known = true
+  for _, one in ipairs(work.shared[flow].gates) do
+    local view = one.view
+    if not GateView.fits(view, one.amount) then
+      local template = templates[view.name] or ''
+      local at = GateBook.opens_at(work.book, view, template, one.amount)
+      is_known = is_known and at ~= nil
+      latest = at and math.max(at, latest or at) or latest
+      tell_gate(work, view.name, template)
+    end
+  end
+  return is_known and latest or nil
+end
+
+-- Remembers that a flow is shut, when it opens, and whom to wake.
+function LaneFlows.shut(work, flow)
+  work.stopped[flow] = true
+  ShutSpells.begin(flow)
+  local at = when_open(work, flow)
+  if at ~= nil then
+    work.opens_at = work.opens_at and math.min(at, work.opens_at) or at
+  end
+end
+
+-- The view of an open flow with its first heads; nil if it is empty.
+local function view_of(work, flow, shared, most)
+  local least = most
+  for _, one in ipairs(shared.gates) do
+    least = math.min(least, room(one.view, one.amount))
+  end
+  -- Without gates `most` is all; with them, one more than they let through says that there are more.
+  local limit = most
+  if #shared.gates > 0 then
+    limit = math.min(most, math.max(LEAST_HEADS, least + 1))
+  end
+  local heads = Jobs.heads(flow, limit)
+  if #heads == 0 then
+    return nil
+  end
+  return {
+    flow = flow,
+    tenant = Jobs.flow(flow).tenant,
+    shared = shared.gates,
+    gated = shared.gated,
+    heads = heads,
+    more = #heads == limit,
+  }
+end
+
+local function prefetch_keyed(work, views)
+  local uses = {}
+  for _, view in ipairs(views) do
+    for _, head in ipairs(view.heads) do
+      for _, use in ipairs(head.keyed) do
+        if not string.find(use.name, Cascade.CANDIDATE, 1, true) then
+          uses[#uses + 1] = use
+        end
+      end
+    end
+  end
+  GateBook.prefetch_uses(work.book, uses)
+end
+
+-- The views of the flows that can run now.
+function LaneFlows.views(work, n)
+  local flows, views = LaneFlows.open(work), {}
+  if #flows == 0 then
+    return views
+  end
+  prefetch_shared(work, flows)
+  ShutSpells.prefetch(flows)
+  local most = math.max(LEAST_HEADS, math.floor(2 * n / #flows))
+  if #flows == 1 then
+    most = n + 1
+  end
+  for _, flow in ipairs(flows) do
+    local shared = shared_of(work, flow)
+    if not all_fit(shared.gates) then
+      LaneFlows.shut(work, flow)
+    else
+      local view = view_of(work, flow, shared, most)
+      if view == nil then
+        work.stopped[flow] = true
+      else
+        views[#views + 1] = view
+      end
+    end
+  end
+  prefetch_keyed(work, views)
+  return views
+end
