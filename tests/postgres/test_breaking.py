@@ -155,6 +155,20 @@ async def test_replies_cut_off_anywhere_lose_and_double_nothing(store: PostgresS
     assert (await store.read(AuditQuery())).differences == ()
 
 
+async def test_reply_that_tells_a_lanes_number_may_be_lost(store: PostgresStore, proxy: Proxy):
+    """What repeats in many rows is looked up on a connection of its own; that can be repeated."""
+    proxy.lose_reply_to(b"fresh lane")
+    fresh = NewJob(id=derived_id("breaking", 90), kind="noop", lane="fresh lane")
+    assert (await store.enqueue([fresh]))[0].created
+    assert proxy.cut.is_set()
+    proxy.refuse()
+    other = NewJob(id=derived_id("breaking", 91), kind="noop", lane="another lane")
+    with pytest.raises(StoreUnavailable):
+        await store.enqueue([other])
+    proxy.resume()
+    assert (await again(lambda: store.enqueue([other])))[0].created
+
+
 async def test_reset_of_all_connections_costs_each_one_call_at_most(
     store: PostgresStore, proxy: Proxy
 ):

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
+import psycopg
+
 from headway.core.job import JobPolicy
 from headway.stores.ledger.packing import decode_flow, decode_policy, encode_flow, encode_policy
 from headway.stores.ledger.rows import FlowKey
+from headway.stores.postgres.failures import is_broken
 from headway.stores.postgres.link import Link
 from headway.stores.postgres.statement import Rows
 
@@ -146,10 +149,14 @@ class Registry:
 
     Args:
         connect: opens a connection for it, when it is first needed.
+        explain: says what a failure of the server means.
     """
 
-    def __init__(self, connect: Callable[[], Link]) -> None:
+    def __init__(
+        self, connect: Callable[[], Link], explain: Callable[[psycopg.Error], Exception]
+    ) -> None:
         self._connect = connect
+        self._explain = explain
         self._link: Link | None = None
         self._lock = lock = RLock()
         self.flows: Interned[FlowKey] = Interned(
@@ -164,6 +171,24 @@ class Registry:
         )
 
     def _ask(self, text: str, bound: tuple[Any, ...]) -> Rows:
+        """The rows of a statement, each of which can be repeated.
+
+        Raises:
+            StoreError: what the server's failure means.
+        """
+        try:
+            return self._ask_once(text, bound)
+        except psycopg.Error as error:
+            if not is_broken(error):
+                meaning = self._explain(error)
+                raise meaning from error
+        try:
+            return self._ask_once(text, bound)
+        except psycopg.Error as error:
+            meaning = self._explain(error)
+            raise meaning from error
+
+    def _ask_once(self, text: str, bound: tuple[Any, ...]) -> Rows:
         link = self._link
         if link is not None and not link.alive():
             link.close()

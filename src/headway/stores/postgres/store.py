@@ -71,7 +71,10 @@ class PostgresStore:
         prepare(options)
         time = StoreTime(clock)
         self._wakes = Wakes(options, time.about)
-        self._registry = Registry(lambda: Link(connect(options), options.namespace))
+        self._registry = Registry(
+            lambda: Link(connect(options), options.namespace),
+            lambda error: explain(error, options),
+        )
         self._shared = shared = Shared(options, self._registry, time)
         spells: dict[int, ShutSpell] = {}
         probe = self._wakes.probe
