@@ -4,8 +4,8 @@
 -- the gates are declared and the lanes have room. Only a follow-up of a cascade that is over at
 -- once can be refused later.
 -- needs: base.fail, base.time, tables.jobs, tables.dedupe, tables.lanes, tables.counts
--- needs: engine.flow_of, engine.follow_ups, engine.horizon, engine.ids, engine.quoted
--- needs: engine.retention, engine.states, engine.wakes
+-- needs: engine.backlog, engine.flow_of, engine.follow_ups, engine.horizon, engine.ids
+-- needs: engine.new_row, engine.quoted, engine.retention, engine.wakes
 
 local Insert = {}
 
@@ -167,24 +167,6 @@ local function sort_out(batch, jobs)
   return replies
 end
 
--- Whether a job's end is more than a plain mark.
-local function needs_care(policy)
-  return policy.on_final ~= nil
-    or policy.cascade
-    or policy.keep_ms ~= FollowUps.DEFAULT_POLICY.keep_ms
-end
-
-local function state_of(job, due_at)
-  if job.policy.cascade and #(job.candidates or {}) == 0 then
-    return 'dead'
-  end
-  -- A fire's overlap is decided when it is promoted, though it be due already.
-  if due_at > Time.now or job.entry ~= nil then
-    return 'scheduled'
-  end
-  return 'waiting'
-end
-
 local function count(batch, lane, state)
   local places = batch.count_at[lane]
   if places == nil then
@@ -219,77 +201,12 @@ local function exhaust(batch, row, job)
   Counts.happened('dead', 1)
 end
 
--- The row of a job whose shape has its flow and policy numbers.
-local function row_of(batch, job, shape)
-  local now, policy = Time.now, job.policy
-  local due_at = job.due_at or now
-  local row = {
-    id = job.id,
-    lane = job.lane,
-    tenant = job.tenant,
-    kind = job.kind,
-    subject = job.subject,
-    stage = job.stage or '',
-    priority = job.priority,
-    due_at = due_at,
-    args = job.args,
-    flow = shape.flow,
-    policy = shape.policy_number,
-    state = state_of(job, due_at),
-    created_at = now,
-    expires_at = job.expires_at,
-    key = job.key,
-    keyed = shape.keyed,
-    care = shape.care or job.key ~= nil or job.entry ~= nil,
-    life = 1,
-    entry = job.entry,
-    fired_at = job.fired_at,
-  }
-  if policy.cascade then
-    row.cascade = { left = job.candidates or {}, turn = '', asked = {} }
-    if row.state == 'dead' then
-      exhaust(batch, row, job)
-    end
-  end
-  return row
-end
-
--- Refuses if a lane would hold more jobs than it may.
-local function check_backlog(batch, lanes)
-  local rows, limited, names = Lanes.load(lanes), {}, {}
-  for _, lane in ipairs(lanes) do
-    local most = rows[lane] and Lanes.current(rows[lane]).max_backlog
-    if most ~= nil then
-      limited[lane] = most
-      names[#names + 1] = lane
-    end
-  end
-  if #names == 0 then
-    return
-  end
-  local held = Counts.of_lanes(names)
-  for _, lane in ipairs(names) do
-    local new, old = 0, 0
-    for _, one in ipairs(batch.counts) do
-      new = new + (one.lane == lane and one.n or 0)
-    end
-    for state, n in pairs(held[lane] or {}) do
-      old = old + (States.FINAL[state] and 0 or n)
-    end
-    if old + new > limited[lane] then
-      local message = 'lane %s holds %.0f jobs of at most %.0f; %.0f more are refused'
-      local said = string.format(message, Quoted.text(lane), old, limited[lane], new)
-      Fail.refuse('BacklogFull', said, "try later, or raise the lane's max_backlog")
-    end
-  end
-end
-
 -- Counts the jobs to be made. Returns their lanes, in the order met.
 local function count_all(batch)
   local lanes, known = {}, {}
   for _, one in ipairs(batch.jobs) do
     local job = one.job
-    count(batch, job.lane, state_of(job, job.due_at or Time.now))
+    count(batch, job.lane, NewRow.state_of(job, job.due_at or Time.now))
     if not known[job.lane] then
       known[job.lane] = true
       lanes[#lanes + 1] = job.lane
@@ -316,19 +233,21 @@ local function number_shapes(batch)
     numbers[policy] = numbers[policy] or Jobs.policy_number(policy)
     shape.flow, shape.keyed =
       FlowOf.make(batch.book, shape.lane, shape.tenant, shape.kind, shape.gates)
-    shape.policy_number, shape.care = numbers[policy], needs_care(policy)
+    shape.policy_number, shape.care = numbers[policy], NewRow.needs_care(policy)
   end
 end
 
 local function make_rows(batch)
   local rows = {}
   for place, one in ipairs(batch.jobs) do
-    local row = row_of(batch, one.job, one.shape)
+    local row = NewRow.make(one.job, one.shape)
     rows[place] = row
     if row.state == 'waiting' then
       Wakes.wake(row.lane)
-    elseif row.state ~= 'dead' then
+    elseif row.state == 'scheduled' then
       Wakes.wake(row.lane, row.due_at)
+    else
+      exhaust(batch, row, one.job)
     end
   end
   return rows
@@ -363,7 +282,7 @@ function Insert.insert_new(book, jobs, limited)
   if #batch.jobs > 0 then
     local lanes = count_all(batch)
     if limited then
-      check_backlog(batch, lanes)
+      Backlog.check(lanes, batch.counts)
     end
     require_hours(batch)
     write(batch, lanes)
