@@ -2,7 +2,7 @@
 --
 -- A book loads each gate once and is written once, at the end of the step.
 -- needs: base.fail, base.time, tables.gates, tables.starts, tables.lanes
--- needs: engine.cascade, engine.gate_view, engine.hours, engine.pool, engine.slots, engine.states
+-- needs: engine.cascade, engine.gate_looks, engine.gate_view, engine.pool, engine.slots
 
 local GateBook = {}
 
@@ -81,85 +81,7 @@ function GateBook.spec(_, template)
   return declared and Gates.current(declared) or nil
 end
 
-local function is_shut(row)
-  return row ~= nil and row.closed_until ~= nil and row.closed_until > Time.now
-end
-
-local function capacity_of(declared, row)
-  if row ~= nil and row.capacity ~= nil then
-    return row.capacity
-  end
-  return declared or 0
-end
-
-local function used_of(row)
-  return row and row.used or 0
-end
-
 -- Views
-
-local function close(view, row)
-  if not is_shut(row) then
-    return
-  end
-  view.free = 0
-  if row.closed_until >= States.FOREVER then
-    view.opens_at = nil
-  else
-    view.opens_at = math.max(row.closed_until, view.opens_at or 0)
-  end
-end
-
-local function look_slots(_, view, spec, row)
-  view.most = capacity_of(spec.capacity, row)
-  view.free = Slots.room(view.most, used_of(row))
-end
-
-local function look_rate(_, view, spec, row)
-  view.most = capacity_of(spec.limit, row)
-  if used_of(row) > 0 then
-    view.counted = Starts.total(view.name, Time.now - (spec.per_ms or 0), row.used)
-  end
-  view.free = Slots.room(view.most, view.counted)
-end
-
-local function look_hours(_, view, _, row)
-  local opens = row and row.opens or {}
-  if not Hours.is_open(opens, Time.now) then
-    view.free = 0
-    view.opens_at = Hours.next_opening(opens, Time.now)
-  end
-end
-
--- When the first closed member of a pool opens by itself, if that is known.
-local function member_opens_at(book, pool, spec)
-  local first
-  for _, member in ipairs(spec.members) do
-    local row = GateBook.find(book, Pool.member_gate(pool, member[1]))
-    if is_shut(row) and row.closed_until < States.FOREVER then
-      first = math.min(first or row.closed_until, row.closed_until)
-    end
-  end
-  return first
-end
-
-local function look_pool(book, view, spec, row)
-  view.strategy = spec.strategy
-  view.last = row and row.last or ''
-  view.most, view.free = 0, 0
-  for place, member in ipairs(spec.members) do
-    local own = GateBook.find(book, Pool.member_gate(view.name, member[1]))
-    local most, used = capacity_of(member[2], own), used_of(own)
-    local free = is_shut(own) and 0 or Slots.room(most, used)
-    view.members[place] = { name = member[1], capacity = most, used = used, free = free }
-    view.most, view.free = math.max(view.most, most), math.max(view.free, free)
-  end
-  if view.free == 0 then
-    view.opens_at = member_opens_at(book, view.name, spec)
-  end
-end
-
-local LOOKS = { slots = look_slots, rate = look_rate, hours = look_hours, pool = look_pool }
 
 -- The room that a declared gate has in this step.
 function GateBook.view(book, use)
@@ -173,10 +95,9 @@ function GateBook.view(book, use)
     local message = "the gate '" .. name .. "' is asked for, but '" .. use.template
     Fail.refuse('InvariantBroken', message .. "' is not declared")
   end
-  local row = GateBook.find(book, name)
-  local view = GateView.new(name, spec.kind)
-  LOOKS[spec.kind](book, view, spec, row)
-  close(view, row)
+  local view = GateLooks.look(name, spec, GateBook.find(book, name), function(other)
+    return GateBook.find(book, other)
+  end)
   book.views[name] = view
   return view
 end
@@ -190,19 +111,22 @@ function GateBook.implicit(book, name, capacity)
     return known
   end
   local row = GateBook.find(book, name)
+  if row == nil and capacity == nil then
+    return nil
+  end
   local most = capacity
   if row ~= nil and row.capacity ~= nil then
     most = row.capacity
   end
-  if most == nil and not is_shut(row) then
+  if most == nil and not GateLooks.is_shut(row) then
     return nil
   end
   local view = GateView.new(name, most ~= nil and 'slots' or nil)
   if most ~= nil then
     view.most = most
-    view.free = Slots.room(most, used_of(row))
+    view.free = Slots.room(most, GateLooks.used_of(row))
   end
-  close(view, row)
+  GateLooks.close(view, row)
   book.views[name] = view
   return view
 end
@@ -240,13 +164,13 @@ function GateBook.opens_at(book, view, template, amount)
     return view.opens_at
   end
   local spec, row = GateBook.spec(book, template), GateBook.find(book, view.name)
-  if spec == nil or is_shut(row) or amount > view.most then
+  if spec == nil or GateLooks.is_shut(row) or amount > view.most then
     return nil
   end
   local per_ms = spec.per_ms or 0
   local after_at = Time.now - per_ms
   -- So many starts must leave the window first; each stored moment counts at least one.
-  local excess = Starts.total(view.name, after_at, used_of(row)) + amount - view.most
+  local excess = Starts.total(view.name, after_at, GateLooks.used_of(row)) + amount - view.most
   for _, one in ipairs(Starts.oldest(view.name, after_at, math.max(1, excess))) do
     excess = excess - one[2]
     if excess <= 0 then
