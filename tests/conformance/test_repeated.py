@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
@@ -12,6 +13,7 @@ from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.testing.conformance import MakeStore, StoreConformance
 from tests.conformance.twice import TwiceStore
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 from tests.servers.redis import GivenRedis, RedisServer
 
 
@@ -39,4 +41,21 @@ class TestRepeatedRedisStore(StoreConformance):
     def make_store(self, redis_server: RedisServer | GivenRedis) -> MakeStore:
         return lambda clock: TwiceStore(
             open_store(f"{redis_server.url}?namespace=twice-{uuid4().hex}", clock=clock)
+        )
+
+
+@pytest.fixture(scope="module")
+def database(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
+    """One database for all cases on PostgreSQL."""
+    with fresh_database(fast_postgres_server.url) as url:
+        yield url
+
+
+@pytest.mark.slow
+class TestRepeatedPostgresStore(StoreConformance):
+    @pytest.fixture
+    def make_store(self, database: str) -> MakeStore:
+        mark = "&" if "?" in database else "?"
+        return lambda clock: TwiceStore(
+            open_store(f"{database}{mark}namespace=twice_{uuid4().hex}", clock=clock)
         )

@@ -9,10 +9,17 @@ from headway.stores.postgres.arrays import Texts
 from headway.stores.postgres.session import Mode, Session
 from headway.stores.postgres.statement import Ask, Asked, of
 from headway.stores.postgres.tables.gates import LOAD, QUIET, take_gates
-from headway.stores.postgres.tables.jobs.starting import HEADS, heads_bound, take_heads
+from headway.stores.postgres.tables.jobs.starting import (
+    FLOWS_WAITING,
+    HEADS,
+    flows_bound,
+    heads_bound,
+    take_heads,
+)
 
 _GATES = Ask(LOAD, of("gate"))
 _QUIET = Ask(QUIET, of("parked"))
+_FLOWS = Ask(FLOWS_WAITING, of("waiting"))
 _HEADS = Ask(HEADS, of("waiting"))
 MOST_GATES = 64
 """Names of gates that are looked at ahead; more are seldom the same again."""
@@ -48,8 +55,12 @@ def begin_as_usual(
     ahead.append((_QUIET, (keyed,)))
     if heads:
         ahead.append((_HEADS, heads_bound(session, heads)))
+    flows = len(ahead)
+    ahead += [(_FLOWS, flows_bound(session, *one)) for one in habit.lanes]
     told = session.begin(mode, ahead, kind=kind)
     take_gates(session, gates, told[place], told[place + 1])
     if heads:
         take_heads(session, heads, told[place + 2])
+    for one, rows in zip(habit.lanes, told[flows:], strict=True):
+        session.lanes_asked[one] = rows
     return told[: len(first)]

@@ -22,6 +22,8 @@ LANES = -12
 """Grows whenever what a lane carries is written, so that other processes read it again."""
 SUSPECT = -13
 """1 while the store is another one, or older, than some process knows it."""
+BEHIND = -14
+"""Grows whenever a step with the turn lets jobs wait that may stand before others."""
 FIRST_TOTAL = -16
 """Totals lie from here down, one for each word; a lane's counts above 0."""
 WIDTH = 8

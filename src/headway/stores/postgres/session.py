@@ -24,6 +24,7 @@ from headway.stores.postgres.bookkeeping import (
 )
 from headway.stores.postgres.link import SYNC, Link, Sent
 from headway.stores.postgres.numbers import (
+    BEHIND,
     DEFINITIONS,
     EPOCH,
     EPOCH_AT,
@@ -112,6 +113,13 @@ class Session:
         looked_at: names of gates that were asked for.
         heads: rows of the first waiting jobs of flows, with how many were asked for.
         wanted: how many heads were asked for, by flow.
+        lanes_asked: flows with waiting jobs, by lane, after which flow, and how many; None as
+            long as it was not answered.
+        bounding: flows of which that is asked.
+        bounded: flows that were looked at from their marks on.
+        gone: seqs that wait no more.
+        risen: what nothing waits before any more, and how many started, by flow.
+        behind: this step lets jobs wait that may stand before others.
         found: the flows of a lane with waiting jobs, as they were found last.
         defined: this step has written definitions, so that nothing of them may be kept.
         alone: this step has written what only one with the turn may.
@@ -151,6 +159,12 @@ class Session:
         self.heads: dict[int, tuple[int, Rows]] = {}
         self.wanted: dict[int, int] = {}
         self.found: list[int] = []
+        self.lanes_asked: dict[tuple[str, int, int], Rows | None] = {}
+        self.bounded: set[int] = set()
+        self.bounding: set[int] = set()
+        self.gone: set[int] = set()
+        self.risen: dict[int, tuple[dict[int, tuple[int, int]], int]] = {}
+        self.behind = False
         self.totals: dict[tuple[str, int], tuple[int, int]] = {}
         self.wakes = []
         self.defined = False
@@ -230,6 +244,9 @@ class Session:
             return
         time = self.shared.time
         time.heard(clock)
+        if self.mode in {Mode.TURN, Mode.PEEK} and self.shared.marks.version != get(BEHIND):
+            self.shared.marks.clear()
+            self.shared.marks.version = get(BEHIND)
         self.shared.high_water = get(HIGH_WATER)
         time.used(self.now, get(EPOCH))
         if self.shared.identity != get(IDENTITY):
@@ -400,6 +417,9 @@ class Session:
             self.shared.time.heard(answers[0][0][0])
             self.shared.time.used(self.now, self.number(EPOCH))
         elif self.mode is Mode.TURN and self._wrote:
+            self.shared.marks.version = self.number(BEHIND)
+            for flow, (floors, started) in self.risen.items():
+                self.shared.marks.rise(flow, floors, started)
             self.shared.high_water = self.number(HIGH_WATER)
             self.shared.watch.wrote(self.shared.high_water)
         self._learn()
@@ -423,6 +443,8 @@ class Session:
             self._turns += 1
             if self._turns % FOLD_EVERY == 0:
                 batch.append((FOLD, ()))
+            if self.behind:
+                self.put(BEHIND, self.number(BEHIND) + 1)
             if self.now > self.number(HIGH_WATER):
                 self.put(HIGH_WATER, self.now)
             if self._changed:
@@ -436,7 +458,9 @@ class Session:
 
     def _learn(self) -> None:
         if self._kind is not None:
-            habit = Habit(tuple(self._used), tuple(self.looked_at), self.wanted)
+            habit = Habit(
+                tuple(self._used), tuple(self.looked_at), self.wanted, tuple(self.lanes_asked)
+            )
             self.shared.learn(self._kind, habit)
 
     def rollback(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headway.stores.ledger.rows import GateRow, LaneRow, TemplateRow
+from headway.stores.postgres.marks import Marks
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
 from headway.stores.postgres.sights import Watch
@@ -39,11 +40,13 @@ class Habit:
         asks: questions.
         gates: the names of gates that it looked at.
         heads: of how many heads, by flow.
+        lanes: which waiting flows, by lane, after which flow, and how many.
     """
 
     asks: tuple[Asked, ...] = ()
     gates: tuple[str, ...] = ()
     heads: Mapping[int, int] = field(default_factory=dict[int, int])
+    lanes: tuple[tuple[str, int, int], ...] = ()
 
 
 class Shared:
@@ -61,6 +64,7 @@ class Shared:
         lanes: as far as they were read.
         high_water: the store's, as it was seen or written last.
         hours: gates whose intervals are known, and so have a row that stays.
+        marks: of flows, as far as this process has started their jobs.
         habits: of steps, by their kind.
     """
 
@@ -74,6 +78,7 @@ class Shared:
         self.templates: Templates | None = None
         self.lanes = Lanes(-1, {})
         self.hours: dict[str, GateRow] = {}
+        self.marks = Marks()
         self.habits: dict[object, Habit] = {}
 
     def lanes_of(self, version: int) -> dict[str, LaneRow]:
@@ -101,4 +106,5 @@ class Shared:
         self.templates = None
         self.lanes = Lanes(-1, {})
         self.hours = {}
+        self.marks.clear()
         self.habits.clear()

@@ -18,7 +18,7 @@ _DUE = Ask(
     ahead=True,
 )
 _PROMOTE = Tell(
-    "UPDATE @job SET state = 1 WHERE seq = ANY ($1) RETURNING flow",
+    "UPDATE @job SET state = 1 WHERE seq = ANY ($1) RETURNING flow, priority, due_at, seq",
     of("scheduled", "waiting", "job"),
 )
 _NEXT_DUE = Ask(
@@ -84,7 +84,10 @@ class JobTiming(JobsBase):
 
     def promote(self, seqs: Sequence[int]) -> set[int]:
         self._moved()
-        return {flow for (flow,) in self._session.do(_PROMOTE, Numbers(seqs))}
+        rows = self._session.do(_PROMOTE, Numbers(seqs))
+        for flow, priority, due_at, seq in rows:
+            self._wait_behind(flow, priority, due_at, seq)
+        return {row[0] for row in rows}
 
     def next_due(self, lane: str) -> int | None:
         return self._next(_NEXT_DUE, lane)

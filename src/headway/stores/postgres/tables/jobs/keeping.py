@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headway.core.state import QUEUED
+from headway.core.state import QUEUED, State
 from headway.stores.ledger.packing import decoder, encode
 from headway.stores.ledger.rows import JobRow, RunRow
 from headway.stores.postgres.arrays import Blobs, Ids, Numbers
@@ -65,6 +65,10 @@ class JobKeeping(JobsBase):
     def insert(self, rows: Sequence[JobRow]) -> None:
         session = self._session
         self._moved()
+        for row in rows:
+            # Whatever is due as it comes stands behind what came before.
+            if row.state is State.WAITING and row.due_at < row.created_at:
+                self._wait_behind(row.flow, row.priority, row.due_at, 0)
         values = new_values(session, rows)
         if all(row.state in QUEUED for row in rows):
             session.tell(INSERT, *values)
@@ -93,6 +97,8 @@ class JobKeeping(JobsBase):
             self._moved()
             self._session.tell(SAVE, *saved_values(self._session, changed))
             for row in changed:
+                if row.state is State.WAITING:
+                    self._wait_behind(row.flow, row.priority, row.due_at, row.seq)
                 if row.parked_at is not None:
                     self._session.quiet.discard(row.parked_at)
 

@@ -110,9 +110,11 @@ class JobParking(JobsBase):
 
     def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
         self._moved()
+        self._session.behind = True
+        self._session.shared.marks.clear()
         self._session.tell(_FEED, Numbers(seqs), gate, Numbers(amounts))
 
     def park(self, seqs: Sequence[int], gate: str, *, unfit: bool) -> None:
-        self._moved()
+        self._leave(seqs)
         self._session.quiet.discard(gate)
         self._session.tell(_PARK, Numbers(seqs), gate, unfit)

@@ -8,6 +8,7 @@ from headway.core.flow import Head
 from headway.stores.ledger.packing import encode_cascade, encode_members
 from headway.stores.ledger.rows import Finished, GatedStart, HeldRow, JobRow
 from headway.stores.postgres.arrays import Blobs, Ids, Numbers, Texts
+from headway.stores.postgres.marks import WHOLE
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, Rows, Tell, of
 from headway.stores.postgres.tables.ids import ids_of
@@ -15,22 +16,32 @@ from headway.stores.postgres.tables.jobs.keeping import JobKeeping
 from headway.stores.postgres.tables.jobs.record import COLUMNS, HEAD, read_head
 from headway.stores.postgres.tables.states import STATES
 
-_FLOWS_WAITING = Ask(
-    "WITH RECURSIVE lane AS (SELECT no FROM @lane WHERE name = $1), waiting (flow) AS ("
-    " (SELECT flow FROM @job WHERE state = 1 AND lane = (SELECT no FROM lane) AND flow > $2"
-    " ORDER BY flow LIMIT 1)"
-    " UNION ALL SELECT (SELECT job.flow FROM @job AS job WHERE state = 1"
-    " AND lane = (SELECT no FROM lane) AND job.flow > waiting.flow ORDER BY job.flow LIMIT 1)"
-    " FROM waiting WHERE waiting.flow IS NOT NULL)"
-    " SELECT flow FROM waiting WHERE flow IS NOT NULL LIMIT $3",
-    of("waiting"),
-    ahead=True,
+FLOWS_WAITING = (
+    # The flows that have marks are looked at from there on; the others in the gaps between them.
+    "WITH RECURSIVE lane AS (SELECT no FROM @lane WHERE name = $1), waiting (flow, below) AS ("
+    " SELECT one.flow, gap.below FROM unnest($2::bigint[], $3::bigint[]) AS gap (after, below)"
+    " CROSS JOIN LATERAL (SELECT flow FROM @job WHERE state = 1 AND lane = (SELECT no FROM lane)"
+    " AND flow > gap.after AND flow < gap.below ORDER BY flow LIMIT 1) AS one"
+    " UNION ALL SELECT one.flow, waiting.below FROM waiting CROSS JOIN LATERAL ("
+    " SELECT job.flow FROM @job AS job WHERE state = 1 AND lane = (SELECT no FROM lane)"
+    " AND job.flow > waiting.flow AND job.flow < waiting.below ORDER BY job.flow LIMIT 1) AS one),"
+    " marked AS (SELECT DISTINCT part.flow FROM unnest($5::bigint[], $6::bigint[], $7::bigint[],"
+    " $8::bigint[], $9::bigint[]) AS part (flow, priority, due_at, seq, below)"
+    " CROSS JOIN LATERAL (SELECT FROM @job AS job WHERE state = 1"
+    " AND lane = (SELECT no FROM lane) AND job.flow = part.flow"
+    " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
+    " AND job.priority < part.below LIMIT 1) AS one)"
+    " SELECT flow FROM (SELECT flow FROM waiting UNION ALL SELECT flow FROM marked) AS one"
+    " ORDER BY flow LIMIT $4"
 )
 HEADS = (
-    f"SELECT want.flow, head.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])"  # noqa: S608  (names only)
-    f" AS want (lane, flow, most) CROSS JOIN LATERAL (SELECT {HEAD} FROM @job AS job"
-    " WHERE state = 1 AND job.lane = want.lane AND job.flow = want.flow"
-    " ORDER BY priority, due_at, seq LIMIT want.most) AS head"
+    f"SELECT part.flow, head.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"  # noqa: S608  (names only)
+    " $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])"
+    " AS part (lane, flow, most, priority, due_at, seq, below)"
+    f" CROSS JOIN LATERAL (SELECT {HEAD} FROM @job AS job"
+    " WHERE state = 1 AND job.lane = part.lane AND job.flow = part.flow"
+    " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
+    " AND job.priority < part.below ORDER BY priority, due_at, seq LIMIT part.most) AS head"
 )
 _START_PLAIN = Tell(
     "UPDATE @job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2, request = $3,"
@@ -86,6 +97,7 @@ _HELD_IDS = Ask(
     of("held"),
 )
 _NONE = "00000000-0000-0000-0000-000000000000"
+_LAST = 2**62
 TOGETHER = 32
 """Flows whose heads are read in one go."""
 
@@ -94,9 +106,22 @@ class JobStarting(JobKeeping):
     """The part of the job table that claims and settlements use."""
 
     def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:
-        rows = self._session.ask(_FLOWS_WAITING, lane, after, limit)
+        session = self._session
+        asked = (lane, after, limit)
+        rows = session.lanes_asked.get(asked)
+        if rows is None:
+            rows = session.fetch(FLOWS_WAITING, flows_bound(session, *asked))
+            session.lanes_asked[asked] = rows
         found = [flow for (flow,) in rows]
-        self._session.found = found
+        flow_of, marks = session.flows.thing, session.shared.marks
+        missed = [one for one in marks.flows() if one > after and one not in found]
+        missed = [one for one in missed if flow_of(one).lane == lane]
+        if missed and len(found) < limit:
+            # What was committed late may stand before its mark.
+            marks.drop(missed)
+            rows = session.fetch(FLOWS_WAITING, flows_bound(session, *asked))
+            found = [flow for (flow,) in rows]
+        session.found = found
         return found
 
     def heads(self, flow: int, limit: int) -> list[Head]:
@@ -104,6 +129,11 @@ class JobStarting(JobKeeping):
         session.wanted[flow] = max(limit, session.wanted.get(flow, 0))
         known = session.heads.get(flow)
         if known is None or (known[0] < limit and len(known[1]) >= known[0]):
+            self._read_heads(flow, limit)
+            known = session.heads[flow]
+        if flow in session.bounded and len(known[1]) < limit:
+            # What was committed late may stand before its mark.
+            session.shared.marks.drop([flow])
             self._read_heads(flow, limit)
             known = session.heads[flow]
         return list(map(read_head, known[1][:limit]))
@@ -121,12 +151,12 @@ class JobStarting(JobKeeping):
 
     def start_plain(self, seqs: Sequence[int], worker: str, request: int, blocked_ms: int) -> None:
         who = self._session.words.number(worker)
-        self._moved()
+        self._leave(seqs)
         self._session.tell(_START_PLAIN, Numbers(seqs), who, request, blocked_ms)
 
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
         who = self._session.words.number(worker)
-        self._moved()
+        self._leave([start.seq for start in starts])
         self._session.tell(
             _START_GATED,
             Numbers(start.seq for start in starts),
@@ -168,6 +198,21 @@ class JobStarting(JobKeeping):
         return list(self.load(one for (one,) in rows).values())
 
 
+def flows_bound(session: Session, lane: str, after: int, limit: int) -> tuple[object, ...]:
+    """What `FLOWS_WAITING` is bound to."""
+    marks = session.shared.marks
+    marked = sorted(flow for flow in marks.flows() if flow > after)
+    parts = [(flow, *part) for flow in marked for part in marks.ranges(flow)]
+    columns = zip(*parts, strict=True) if parts else ((),) * 5
+    return (
+        lane,
+        Numbers((after, *marked)),
+        Numbers((*marked, _LAST)),
+        limit,
+        *(Numbers(column) for column in columns),
+    )
+
+
 def heads_bound(session: Session, wanted: Mapping[int, int]) -> tuple[Numbers, ...]:
     """What `HEADS` is bound to.
 
@@ -175,12 +220,14 @@ def heads_bound(session: Session, wanted: Mapping[int, int]) -> tuple[Numbers, .
         session: the step's.
         wanted: how many heads, by flow.
     """
-    lane, flow = session.lanes.number, session.flows.thing
-    return (
-        Numbers(lane(flow(one).lane) for one in wanted),
-        Numbers(wanted),
-        Numbers(wanted.values()),
-    )
+    lane, flow, marks = session.lanes.number, session.flows.thing, session.shared.marks
+    parts: list[tuple[int, ...]] = []
+    for one, most in wanted.items():
+        ranges = marks.ranges(one)
+        if ranges is not WHOLE:
+            session.bounding.add(one)
+        parts += [(lane(flow(one).lane), one, most, *part) for part in ranges]
+    return tuple(Numbers(column) for column in zip(*parts, strict=True))
 
 
 def take_heads(session: Session, wanted: Mapping[int, int], rows: Rows) -> None:
@@ -189,7 +236,12 @@ def take_heads(session: Session, wanted: Mapping[int, int], rows: Rows) -> None:
     for row in rows:
         found[row[0]].append(row[1:])
     for flow, heads in found.items():
-        session.heads[flow] = (wanted[flow], heads)
+        session.heads[flow] = (wanted[flow], heads[: wanted[flow]])
+        if flow in session.bounding:
+            session.bounded.add(flow)
+        else:
+            session.bounded.discard(flow)
+    session.bounding.clear()
 
 
 def finish_bound(

@@ -1,0 +1,121 @@
+"""Low-water marks: where the heads of a flow are looked for, past those that started long ago.
+
+While anybody's transaction is open, what has left a queue since stays in its index, and a scan from
+the queue's begin walks over all of it. So a process that has started many jobs of a flow begins
+where it stopped. A job that comes to stand before that place is known where this process or a step
+with the turn put it there. What others enqueue for a moment long past is found when the rest is
+through, or after a while at the latest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import NamedTuple
+
+from headway.stores.postgres.timing import monotonic
+
+LEAST = 2_000
+"""Starts of a flow before its marks are used."""
+SECONDS = 10.0
+"""How long they are used before the whole flow is looked at again."""
+MOST = 1_000
+"""Flows that have marks."""
+_END = 2**62
+_Place = tuple[int, int]
+
+
+class Range(NamedTuple):
+    """A stretch of a flow: from a place on, up to a priority that is not in it."""
+
+    priority: int
+    due_at: int
+    seq: int
+    below: int
+
+
+WHOLE = (Range(-1, 0, 0, _END),)
+
+
+@dataclass(slots=True)
+class _Mark:
+    floors: dict[int, _Place] = field(default_factory=dict[int, _Place])
+    started: int = 0
+    until: float = 0.0
+
+
+class Marks:
+    """Of the flows of one process."""
+
+    def __init__(self) -> None:
+        self._marks: dict[int, _Mark] = {}
+        self._lock = Lock()
+        self.version = 0
+
+    def ranges(self, flow: int) -> tuple[Range, ...]:
+        """Where the jobs of a flow are looked for, in their order."""
+        with self._lock:
+            mark = self._marks.get(flow)
+            if mark is None or mark.started < LEAST:
+                return WHOLE
+            if mark.until <= monotonic():
+                mark.until = monotonic() + SECONDS
+                mark.floors.clear()
+            places = sorted(mark.floors.items())
+        if not places:
+            return WHOLE
+        ends = [priority for priority, _ in places[1:]] + [_END]
+        first = Range(-1, 0, 0, places[0][0])
+        return (
+            first,
+            *(
+                Range(priority, due_at, seq, end)
+                for (priority, (due_at, seq)), end in zip(places, ends, strict=True)
+            ),
+        )
+
+    def flows(self) -> list[int]:
+        """Those that are not looked at as a whole."""
+        with self._lock:
+            known = list(self._marks)
+        return [flow for flow in known if self.ranges(flow) is not WHOLE]
+
+    def rise(self, flow: int, floors: dict[int, _Place], started: int) -> None:
+        """Nothing waits before these places any more."""
+        with self._lock:
+            if flow not in self._marks and len(self._marks) >= MOST:
+                self._marks.clear()
+            mark = self._marks.get(flow)
+            if mark is None:
+                mark = self._marks[flow] = _Mark(until=monotonic() + SECONDS)
+            mark.started += started
+            for priority, place in floors.items():
+                mark.floors[priority] = max(place, mark.floors.get(priority, place))
+
+    def lower(self, flow: int, priority: int, due_at: int, seq: int) -> bool:
+        """Something waits at this place.
+
+        Returns:
+            Whether the flow was looked at only behind it.
+        """
+        with self._lock:
+            mark = self._marks.get(flow)
+            place = mark.floors.get(priority) if mark is not None else None
+            if mark is None or place is None or place <= (due_at, seq):
+                return False
+            mark.floors[priority] = (due_at, seq)
+            return True
+
+    def drop(self, flows: Iterable[int]) -> None:
+        """Flows are looked at as a whole next."""
+        with self._lock:
+            for flow in flows:
+                mark = self._marks.get(flow)
+                if mark is not None:
+                    mark.floors.clear()
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        with self._lock:
+            self._marks.clear()

@@ -1,0 +1,87 @@
+"""Heads are looked for past those that started long ago, and none that waits is overlooked."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.contract.outcomes import SettleRequest, Snoozed
+from headway.core.job import NewJob
+from headway.stores.postgres import marks
+from headway.stores.postgres.marks import WHOLE, Marks
+from headway.stores.postgres.store import PostgresStore
+from headway.testing.clock import FakeClock
+from tests.postgres.places import Place, assert_clean, claim, job, jobs
+
+
+@pytest.fixture(autouse=True)
+def used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "LEAST", 1)
+
+
+def test_flow_is_looked_at_whole_until_something_of_it_has_started() -> None:
+    known = Marks()
+    assert known.ranges(1) is WHOLE
+    known.rise(1, {5: (100, 7)}, 3)
+    assert known.ranges(1) is not WHOLE
+    known.drop([1])
+    assert known.ranges(1) is WHOLE
+
+
+def test_stretches_of_a_flow_leave_out_only_what_stands_before_a_mark() -> None:
+    known = Marks()
+    known.rise(1, {5: (100, 7), 2: (50, 3)}, 3)
+    assert known.ranges(1) == ((-1, 0, 0, 2), (2, 50, 3, 5), (5, 100, 7, 2**62))
+
+
+def test_mark_goes_back_to_what_waits_before_it() -> None:
+    known = Marks()
+    known.rise(1, {5: (100, 7)}, 3)
+    assert not known.lower(1, 5, 100, 9)
+    assert known.lower(1, 5, 99, 9)
+    assert known.ranges(1)[1] == (5, 99, 9, 2**62)
+
+
+async def claimed(store: PostgresStore, n: int, request: int) -> list[str]:
+    return [one.id for one in (await claim(store, request=request, n=n)).jobs]
+
+
+async def test_job_of_a_smaller_priority_from_elsewhere_goes_first(
+    place: Place, clock: FakeClock
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    await store.enqueue(jobs(0, 9))
+    assert len(await claimed(store, 3, 1)) == 3
+    urgent = job(50, priority=1)
+    await other.enqueue([urgent])
+    assert (await claimed(store, 2, 2))[0] == urgent.id
+    await assert_clean(store)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_job_that_waits_again_stands_where_it_stood(
+    place: Place, clock: FakeClock, *, elsewhere: bool
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    made = jobs(0, 9)
+    await store.enqueue(made)
+    first = (await claim(store, n=3)).jobs[0]
+    outcome = Snoozed(first.id, first.run, until_at=clock() - 1)
+    request = SettleRequest(worker="w", outcomes=(outcome,))
+    await (other if elsewhere else store).settle(request)
+    assert await claimed(store, 2, 2) == [first.id, made[3].id]
+    assert await claimed(store, 9, 3) == [one.id for one in made[4:]]
+    await assert_clean(store)
+
+
+async def test_job_that_comes_late_with_an_old_moment_is_found_when_the_rest_is_through(
+    place: Place, clock: FakeClock
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    await store.enqueue(jobs(0, 4))
+    assert len(await claimed(store, 2, 1)) == 2
+    late: NewJob = job(60, due_at=clock() - 5_000)
+    await other.enqueue([late])
+    assert late.id in await claimed(store, 9, 2)
+    assert await claimed(store, 9, 3) == []
+    await other.enqueue([job(61, due_at=clock() - 9_000)])
+    assert len(await claimed(store, 9, 4)) == 1
