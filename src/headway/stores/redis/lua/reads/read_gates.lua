@@ -1,5 +1,5 @@
 -- Gates by name: these, or a page of those that are declared or of which there is a row.
--- needs: reads.look, tables.gates, engine.gate_names
+-- needs: base.codec, reads.look, tables.gates
 local ReadGates = {}
 
 -- The names of a page, as the view will choose them; the rows of the page are told.
