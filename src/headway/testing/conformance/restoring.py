@@ -12,7 +12,7 @@ from headway.core.errors import KeyConflict, UnknownGate
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
-from headway.core.job import NewJob
+from headway.core.job import FollowUp, NewJob
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.played import policy_with
@@ -136,3 +136,11 @@ class RestoreGroup(ConformanceGroup):
         job = rig.jobs.make()
         await rig.store.restore([under_way(rig, job, "call-1")])
         assert await rig.state(job.id) is State.SUCCEEDED
+
+    async def test_cascade_without_candidates_is_over_as_it_is_restored(self, rig: Rig) -> None:
+        policy = policy_with(cascade=True, on_final=FollowUp(kind="tell", states=(State.DEAD,)))
+        job = rig.jobs.make(policy=policy)
+        await rig.store.restore([under_way(rig, job, "call-1")])
+        view = await rig.view(job.id)
+        assert (view.state, view.reason) == (State.DEAD, "exhausted")
+        assert [one.kind for one in (await rig.dump()).jobs].count("tell") == 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headway.contract.enqueue import Enqueued, InFlight
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateKind, GateUse
-from headway.core.state import State
+from headway.core.state import FINAL, State
 from headway.stores.ledger.insert import insert_new
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import JobRow, PermitRow
@@ -24,7 +24,8 @@ def restore(ledger: Ledger, jobs: Sequence[InFlight]) -> list[Enqueued]:
     replies = insert_new(ledger, step.book, [one.job for one in jobs])
     step.load(reply.id for reply in replies if reply.created)
     for one, reply in zip(jobs, replies, strict=True):
-        if reply.created:
+        # A cascade without candidates is over as it is made, and so cannot be under way.
+        if reply.created and step.rows[reply.id].state not in FINAL:
             _take_up(step, step.rows[reply.id], one)
     step.flush()
     return replies

@@ -75,7 +75,8 @@ function Restore.run(request)
   end
   Step.load(step, made)
   for place, reply in ipairs(replies) do
-    if reply.created then
+    -- A cascade without candidates is over as it is made, and so cannot be under way.
+    if reply.created and step.rows[reply.id].state ~= 'dead' then
       take_up(step, step.rows[reply.id], request.jobs[place])
     end
   end
