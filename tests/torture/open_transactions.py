@@ -1,0 +1,345 @@
+"""Transactions that somebody leaves open on PostgreSQL: nobody waits for them or gets slow."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from multiprocessing.queues import SimpleQueue
+
+import psycopg
+
+import headway as hw
+from headway.contract.claims import ClaimRequest
+from headway.contract.outcomes import SettleRequest, Succeeded
+from headway.contract.store import Store
+from headway.contract.views import AuditQuery
+from headway.core.errors import StoreUnavailable
+from headway.core.job import NewJob
+from headway.stores import open_store
+from tests.torture.flag import Flag
+
+LANE = "calls"
+LOOK_S = 0.05
+ROUND = 1_000
+"""Jobs that are enqueued before they are claimed."""
+AT_ONCE = 50
+"""Jobs of a claim."""
+ENDS = 10
+"""One in so many claims is one of the first, and one of the last."""
+
+_WAITING = """
+SELECT pid, left(query, 100) FROM pg_stat_activity
+WHERE datname = current_database() AND %s = ANY (pg_blocking_pids(pid))
+"""
+
+
+def declared(url: str) -> hw.App:
+    """An app whose jobs pass a shared gate, a keyed one and a rate."""
+    app = hw.App(url, name="open")
+    lines, pace = hw.Slots("lines", 200), hw.Rate("pace", 100_000, per="1s")
+    phone = hw.Slots("phone:{phone}", 1)
+
+    @app.job(lane=LANE, gates=[lines, pace, phone])
+    def call(phone: int) -> None: ...
+
+    @app.job(lane=LANE)
+    def note(phone: int) -> None: ...
+
+    return app
+
+
+# ------------------------------------------------------------------------- a send that stays open
+
+
+@dataclass(slots=True)
+class BesideSend:
+    """What was seen beside a transaction in which a job was sent.
+
+    Attributes:
+        looks: at who waits for whom.
+        waited: what those did who waited for the open transaction; must be empty.
+        claims: of the others, by process.
+        longest_ms: from one claim of a process to its next, at most.
+        kept: whether the job was there once its transaction was committed, and not before.
+        differences: of the audit in the end.
+    """
+
+    looks: int = 0
+    waited: list[str] = field(default_factory=list[str])
+    claims: list[int] = field(default_factory=list[int])
+    longest_ms: float = 0.0
+    kept: bool = False
+    differences: int = 0
+
+
+def beside_open_send(
+    url: str,
+    stop: Flag,
+    seconds: float,
+    *,
+    processes: int = 2,
+    plant: str = "",
+    patience_ms: int = 10_000,
+) -> BesideSend:
+    """Leaves a caller's transaction open after a send, while others work in the same lane.
+
+    Args:
+        url: of an empty namespace.
+        stop: a flag that is down.
+        seconds: for how long.
+        processes: that enqueue, claim and settle.
+        plant: what the open transaction does besides, to see that this is found.
+        patience_ms: of those processes.
+
+    Returns:
+        What was seen.
+    """
+    seen = BesideSend()
+    patient = f"{url}?patience_ms={patience_ms}"
+    asyncio.run(_declare(url))
+    context = multiprocessing.get_context("spawn")
+    app = declared(url)
+    with psycopg.connect(url) as caller:
+        sent = app.send("call", phone=-1, connection=caller)
+        if plant:
+            caller.execute(plant.encode())
+        pipe: SimpleQueue[tuple[int, float, bool]] = context.SimpleQueue()
+        crew = [
+            context.Process(target=_work, args=(patient, stop, n, sent.id, pipe), daemon=True)
+            for n in range(processes)
+        ]
+        for one in crew:
+            one.start()
+        for _ in crew:
+            pipe.get()
+        _look_on(url, caller.info.backend_pid, seconds, seen)
+        stop.hoist()
+        told = [pipe.get() for _ in crew]
+        for one in crew:
+            one.join()
+        caller.commit()
+    seen.claims = [claims for claims, _, _ in told]
+    seen.longest_ms = max(longest for _, longest, _ in told)
+    asyncio.run(_end(app, url, sent.id, seen, early=any(early for _, _, early in told)))
+    return seen
+
+
+def _look_on(url: str, pid: int, seconds: float, seen: BesideSend) -> None:
+    end = time.monotonic() + seconds
+    with psycopg.connect(url, autocommit=True) as looker:
+        while time.monotonic() < end:
+            found = looker.execute(_WAITING.encode(), (pid,)).fetchall()
+            seen.waited += [query for _, query in found]
+            seen.looks += 1
+            time.sleep(LOOK_S)
+
+
+def _work(
+    url: str, stop: Flag, number: int, hidden: str, pipe: SimpleQueue[tuple[int, float, bool]]
+) -> None:
+    pipe.put((0, 0.0, False))  # it begins
+    pipe.put(asyncio.run(_work_until(url, stop, number, hidden)))
+
+
+async def _work_until(url: str, stop: Flag, number: int, hidden: str) -> tuple[int, float, bool]:
+    app = declared(url)
+    store = open_store(url)
+    claims, longest, last, early = 0, 0.0, time.monotonic(), False
+    worker = f"worker {number}"
+    while not stop.up:
+        calls = [app.kind("call").make(phone=number * 1000 + n) for n in range(10)]
+        try:
+            await store.enqueue(calls)
+            jobs = await _claim(store, worker, claims + 1, AT_ONCE)
+        except StoreUnavailable:
+            continue
+        now = time.monotonic()
+        longest, last, claims = max(longest, now - last), now, claims + 1
+        early = early or any(job == hidden for job, _ in jobs)
+        await _settle(store, worker, jobs)
+    await store.close()
+    return claims, longest * 1000, early
+
+
+async def _end(app: hw.App, url: str, sent: str, seen: BesideSend, *, early: bool) -> None:
+    store = open_store(url)
+    found: list[str] = []
+    for request in count(1):
+        jobs = await _claim(store, "last", request, 1_000)
+        if not jobs:
+            break
+        found += [job for job, _ in jobs]
+        await _settle(store, "last", jobs)
+    seen.kept = sent in found and not early
+    seen.differences = len((await store.read(AuditQuery(limit=10_000))).differences)
+    await store.close()
+    await app.close_async()
+
+
+# -------------------------------------------------------------------- a snapshot that stays open
+
+
+@dataclass(slots=True)
+class BesideSnapshot:
+    """How long claims took beside a snapshot that was held open.
+
+    Attributes:
+        jobs: that passed.
+        seconds: that it took.
+        first_ms: the median claim at the begin.
+        last_ms: the median claim at the end.
+        other_first_ms: the same, in a database where nothing is held open.
+        other_last_ms: the same there at the end.
+        dead: rows that nobody can clear away, by table, the most first.
+        differences: of the audit in the end.
+    """
+
+    jobs: int
+    seconds: float = 0.0
+    first_ms: float = 0.0
+    last_ms: float = 0.0
+    other_first_ms: float = 0.0
+    other_last_ms: float = 0.0
+    dead: dict[str, int] = field(default_factory=dict[str, int])
+    differences: int = 0
+
+    @property
+    def growth(self) -> float:
+        """How many times as long a claim took in the end."""
+        return self.last_ms / self.first_ms
+
+    @property
+    def own_growth(self) -> float:
+        """The same, of which only that counts by which the other database did not get slower."""
+        return self.growth / (self.other_last_ms / self.other_first_ms)
+
+
+@contextmanager
+def open_snapshot(url: str) -> Generator[None]:
+    """Somebody reads, and forgets to end it."""
+    with psycopg.connect(url) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT count(*) FROM pg_class")
+        yield
+        reader.rollback()
+
+
+async def beside_open_snapshot(
+    url: str, other: str, jobs: int, *, gated: bool, say: Callable[[str], None]
+) -> BesideSnapshot:
+    """Lets jobs pass through a store while a snapshot is held open.
+
+    Args:
+        url: of an empty namespace.
+        other: of an empty namespace in another database of the server, for comparison.
+        jobs: how many pass.
+        gated: whether they pass gates.
+        say: prints a line.
+
+    Returns:
+        How long claims took.
+    """
+    await _declare(url)
+    await _declare(other)
+    seen = BesideSnapshot(jobs)
+    one, two = _Passage(url, gated=gated), _Passage(other, gated=gated)
+    begin = time.monotonic()
+    await one.round()
+    await two.round()
+    rounds = max(jobs // ROUND, 2 * ENDS)
+    with open_snapshot(url):
+        firsts = await _some_rounds(one, two, rounds // ENDS)
+        seen.first_ms, seen.other_first_ms = firsts
+        say(f"a claim of {AT_ONCE} takes {firsts[0]:.2f} ms at first")
+        for n in range(rounds - 2 * (rounds // ENDS)):
+            spans = await one.round()
+            if n % max(1, rounds // ENDS) == 0:
+                say(f"{one.passed} jobs have passed; {statistics.median(spans):.2f} ms")
+        seen.last_ms, seen.other_last_ms = await _some_rounds(one, two, rounds // ENDS)
+        seen.dead = dead_rows(url)
+    seen.seconds = time.monotonic() - begin
+    seen.jobs = one.passed
+    seen.differences = len((await one.store.read(AuditQuery(limit=10_000))).differences)
+    await one.store.close()
+    await two.store.close()
+    return seen
+
+
+async def _some_rounds(one: _Passage, two: _Passage, rounds: int) -> tuple[float, float]:
+    mine: list[float] = []
+    others: list[float] = []
+    for _ in range(rounds):
+        mine += await one.round()
+        others += await two.round()
+    return statistics.median(mine), statistics.median(others)
+
+
+class _Passage:
+    """One process through which jobs pass.
+
+    Args:
+        url: of its store.
+        gated: whether they pass gates.
+    """
+
+    def __init__(self, url: str, *, gated: bool) -> None:
+        self.store = open_store(url)
+        self.passed = 0
+        self._kind = declared(url).kind("call" if gated else "note")
+        self._request = 0
+
+    async def round(self) -> list[float]:
+        """A thousand jobs; how long each claim took, ms."""
+        spans: list[float] = []
+        await self.store.enqueue([self._job(n) for n in range(ROUND)])
+        left = ROUND
+        while left:
+            self._request += 1
+            begin = time.perf_counter()
+            jobs = await _claim(self.store, "w", self._request, AT_ONCE)
+            spans.append((time.perf_counter() - begin) * 1000)
+            await _settle(self.store, "w", jobs)
+            left -= len(jobs)
+        self.passed += ROUND
+        return spans
+
+    def _job(self, n: int) -> NewJob:
+        return self._kind.make(phone=n)
+
+
+def dead_rows(url: str) -> dict[str, int]:
+    """Rows of each table that are no more, as the server counts them; the most first."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("ANALYZE")
+        rows = db.execute(
+            "SELECT relname, n_dead_tup FROM pg_stat_user_tables WHERE n_dead_tup > 0"
+            " ORDER BY n_dead_tup DESC, relname"
+        ).fetchall()
+    return dict(rows)
+
+
+# ----------------------------------------------------------------------------------- steps of both
+
+
+async def _declare(url: str) -> None:
+    async with declared(url):
+        pass
+
+
+async def _claim(store: Store, worker: str, request: int, n: int) -> list[tuple[str, int]]:
+    reply = await store.claim(
+        ClaimRequest(worker=worker, request=request, lanes=((LANE, 1),), n=n, free=n)
+    )
+    return [(job.id, job.run) for job in reply.jobs]
+
+
+async def _settle(store: Store, worker: str, jobs: list[tuple[str, int]]) -> None:
+    if jobs:
+        outcomes = tuple(Succeeded(job, run) for job, run in jobs)
+        await store.settle(SettleRequest(worker=worker, outcomes=outcomes))
