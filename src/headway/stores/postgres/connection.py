@@ -29,6 +29,7 @@ _PLANS = (
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
     ("enable_material", "off"),
+    ("random_page_cost", "0.1"),
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
 )

@@ -13,7 +13,7 @@ from headway.stores.postgres.session import Done, Mode, NeedsMore
 from headway.stores.postgres.statement import Ask, Asked, Rows, of
 from headway.stores.postgres.steps import Steps
 from headway.stores.postgres.tables.ids import ids_of
-from headway.stores.postgres.tables.jobs.starting import FINISH_LIVE, finish_bound
+from headway.stores.postgres.tables.jobs.starting import FINISH_LIVE
 from headway.stores.postgres.tables.permits import OF_JOBS
 from headway.stores.postgres.tables.workers import LOAD
 
@@ -65,13 +65,14 @@ class Settles:
     def _first(self, request: SettleRequest) -> list[Asked]:
         first: list[Asked] = [(LOAD, (request.worker,))]
         runs = _plain_runs(request)
-        if runs is not None:
+        if runs is not None and len({run for _, run in runs}) == 1:
             who = self._steps.session.words.find(request.worker)
             if who is not None:
-                bound = finish_bound(runs, who, DEFAULT_POLICY.keep_ms)
-                first.append((_FINISH, (*bound, request.worker)))
+                ids = ids_of(one for one, _ in runs)
+                bound = (ids, runs[0][1], who, DEFAULT_POLICY.keep_ms, request.worker)
+                first.append((_FINISH, bound))
                 if request.worker in self._gated:
-                    first.append((OF_JOBS, (ids_of(one for one, _ in runs),)))
+                    first.append((OF_JOBS, (ids,)))
         return first
 
 

@@ -22,8 +22,7 @@ OF_JOBS = Ask(
     of("permit"),
 )
 _REMOVE = Tell(
-    "DELETE FROM @permit AS p USING unnest($1::uuid[], $2::text[]) AS gone (job, gate)"
-    " WHERE p.job = gone.job AND p.gate = gone.gate",
+    "DELETE FROM @permit WHERE job = ANY ($1) AND gate = $2",
     of("permit"),
 )
 _AT = Ask(
@@ -75,9 +74,11 @@ class PostgresPermits:
         return _permits(self._session.ask(OF_JOBS, wanted))
 
     def remove(self, rows: Sequence[PermitRow]) -> None:
-        if rows:
-            gone = Ids(row.job for row in rows), Texts(row.gate for row in rows)
-            self._session.tell(_REMOVE, *gone)
+        jobs: dict[str, list[str]] = {}
+        for row in rows:
+            jobs.setdefault(row.gate, []).append(row.job)
+        for gate, held in jobs.items():
+            self._session.tell(_REMOVE, Ids(held), gate)
 
     def at(self, gate: str, limit: int) -> list[PermitRow]:
         return _permits(self._session.ask(_AT, gate, limit))

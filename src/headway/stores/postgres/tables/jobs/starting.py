@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from headway.core.flow import Head
 from headway.stores.ledger.packing import encode_cascade, encode_members
 from headway.stores.ledger.rows import Finished, GatedStart, HeldRow, JobRow
-from headway.stores.postgres.arrays import Blobs, Ids, Numbers, Texts
+from headway.stores.postgres.arrays import Blobs, Numbers, Texts
 from headway.stores.postgres.marks import WHOLE
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.statement import Ask, Rows, Tell, of
+from headway.stores.postgres.statement import Ask, Row, Rows, Tell, of
 from headway.stores.postgres.tables.ids import ids_of
 from headway.stores.postgres.tables.jobs.keeping import JobKeeping
 from headway.stores.postgres.tables.jobs.record import COLUMNS, HEAD, read_head
@@ -60,9 +60,10 @@ _START_GATED = Tell(
 _FINISH = (
     "UPDATE @job AS job SET state = 5, outcome = 'succeeded', last_worker = worker, worker = NULL,"
     " finished_at = @now, purge_at = @now + $4"
-    " FROM unnest($1::uuid[], $2::bigint[]) AS done (id, run)"
-    " WHERE job.id = done.id AND job.run = done.run AND job.worker + 0 = $3 AND job.state = 3"
-    " AND NOT job.care{} RETURNING job.id::text, job.lane, job.gated"
+    " WHERE job.id = ANY ($1) AND job.run = $2"
+    # Not by the index of a worker's jobs: its statistics say that it is empty whenever it was.
+    " AND job.worker + 0 = $3 AND job.state + 0 = 3 AND NOT job.care{}"
+    " RETURNING job.id::text, job.lane, job.gated"
 )
 FINISH = Tell(_FINISH.format(""), of("held", "job"), shared=True)
 FINISH_LIVE = _FINISH.format(
@@ -173,8 +174,11 @@ class JobStarting(JobKeeping):
         rows = session.finished
         if rows is None:
             who = session.words.find(worker)
-            bound = finish_bound(runs, who or 0, purge_at - session.now)
-            rows = session.do(FINISH, *bound) if who is not None else []
+            rows = list[Row]()
+            keep_ms = purge_at - session.now
+            for run in dict.fromkeys(run for _, run in runs) if who is not None else ():
+                same = [one for one, its in runs if its == run]
+                rows += session.do(FINISH, ids_of(same), run, who, keep_ms)
         session.finished = None
         lane = session.lanes.thing
         lanes = {one: lane(number) for one, number, _ in rows}
@@ -242,12 +246,3 @@ def take_heads(session: Session, wanted: Mapping[int, int], rows: Rows) -> None:
         else:
             session.bounded.discard(flow)
     session.bounding.clear()
-
-
-def finish_bound(
-    runs: Sequence[tuple[str, int]], worker: int, keep_ms: int
-) -> tuple[Ids, Numbers, int, int]:
-    """What `FINISH` is bound to; ids that no job can have are left out."""
-    wanted = ids_of(one for one, _ in runs)
-    numbers = dict(runs)
-    return wanted, Numbers(numbers[one] for one in wanted), worker, keep_ms
