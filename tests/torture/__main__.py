@@ -1,8 +1,9 @@
-"""`python -m tests.torture`: races and kills on one SQLite file, judged from the outside."""
+"""`python -m tests.torture`: races, kills and faults, on each store, judged from the outside."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import random
 import shutil
 import sys
@@ -12,52 +13,93 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from tests.servers.process import ServiceMissing
 from tests.torture.checker import Violation
 from tests.torture.evidence import Evidence
+from tests.torture.faults import fail_again_and_again
+from tests.torture.flag import stop
 from tests.torture.kills import kill_again_and_again
+from tests.torture.open_transactions import beside_open_send, beside_open_snapshot
 from tests.torture.races import race
+from tests.torture.site import KINDS, Kind, Site, site_of
 
-RACE_JOBS, KILLS = 20_000, 50
-QUICK_JOBS, QUICK_KILLS = 2_000, 8
+RACE_JOBS, KILLS, FAULTS_S = 20_000, 60, 30.0
+QUICK_JOBS, QUICK_KILLS, QUICK_FAULTS_S = 2_000, 8, 3.0
+OPEN_S, PASSING = 60.0, 100_000
+MOST_GROWTH = 1.5
+"""How many times as long a claim may take beside a snapshot that is held open."""
 MOST_SHOWN = 20
+
+RIGS: dict[str, tuple[Kind, ...]] = {
+    "races": KINDS,
+    "kills": KINDS,
+    "faults": ("postgres", "redis"),
+    "open": ("postgres",),
+    "snapshot": ("postgres",),
+}
+"""What there is, and on which stores."""
+USUAL = ("races", "kills", "faults")
+
+Found = tuple[list[str], list[Violation]]
 
 
 def main() -> int:
     wanted = _arguments()
     seed = random.randrange(10**9) if wanted.seed is None else wanted.seed
-    jobs = wanted.jobs or (QUICK_JOBS if wanted.quick else RACE_JOBS)
-    kills = wanted.kills or (QUICK_KILLS if wanted.quick else KILLS)
-    rigs: dict[str, Callable[[Path], tuple[Evidence, list[Violation], str]]] = {
-        "races": lambda folder: _races(folder, seed, jobs, wanted.plant),
-        "kills": lambda folder: _kills(folder, seed, kills, wanted.plant),
-    }
+    kinds = KINDS if wanted.store == "all" else (wanted.store,)
+    chosen = [wanted.rig] if wanted.rig else USUAL
     failed = 0
-    for name in [wanted.only] if wanted.only else list(rigs):
-        _say(f"{name}, seed {seed}")
-        folder = Path(tempfile.mkdtemp(prefix=f"headway-{name}-", dir=wanted.dir))
-        begin = time.monotonic()
-        seen, violations, what = rigs[name](folder)
-        for line in [what, *_summary(seen)]:
-            print(f"  {line}")
-        for one in violations[:MOST_SHOWN]:
-            print(f"  VIOLATION {one.rule}: {one.where}")
-        seconds = time.monotonic() - begin
-        if violations:
-            failed += 1
-            print(f"{name}: {len(violations)} violations in {seconds:.0f} s; seed {seed}, {folder}")
-        else:
-            shutil.rmtree(folder)
-            print(f"{name}: no violation in {seconds:.0f} s; seed {seed}")
+    for name in chosen:
+        for kind in kinds:
+            if kind in RIGS[name]:
+                failed += _run(name, kind, seed, wanted)
     return 1 if failed else 0
+
+
+def _run(name: str, kind: Kind, seed: int, wanted: argparse.Namespace) -> int:
+    _say(f"{name} on {kind}, seed {seed}")
+    folder = Path(tempfile.mkdtemp(prefix=f"headway-{name}-", dir=wanted.dir))
+    begin = time.monotonic()
+    try:
+        with site_of(kind, folder, failing=name == "faults") as site:
+            lines, violations = _RUN[name](folder, site, seed, wanted)
+    except ServiceMissing as reason:
+        print(f"{name} on {kind}: not run, {reason}")
+        return 1 if wanted.store != "all" else 0
+    for line in lines:
+        print(f"  {line}")
+    for one in violations[:MOST_SHOWN]:
+        print(f"  VIOLATION {one.rule}: {one.where}")
+    seconds = time.monotonic() - begin
+    where = f"{name} on {kind}"
+    if violations:
+        print(f"{where}: {len(violations)} violations in {seconds:.0f} s; seed {seed}, {folder}")
+    else:
+        shutil.rmtree(folder)
+        print(f"{where}: no violation in {seconds:.0f} s; seed {seed}")
+    return len(violations)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument(
+        "rig", nargs="?", choices=list(RIGS), help="by default: " + ", ".join(USUAL)
+    )
+    parser.add_argument("--store", choices=[*KINDS, "all"], default="all")
     parser.add_argument("--quick", action="store_true", help="a tenth of it")
-    parser.add_argument("--only", choices=["races", "kills"])
     parser.add_argument("--seed", type=int, help="of what is drawn; printed at each run")
-    parser.add_argument("--jobs", type=int, help=f"of the race; {RACE_JOBS} by default")
+    parser.add_argument(
+        "--jobs", type=int, help=f"of the race, {RACE_JOBS} by default; of the snapshot, {PASSING}"
+    )
     parser.add_argument("--kills", type=int, help=f"{KILLS} by default")
+    parser.add_argument(
+        "--for",
+        type=float,
+        dest="seconds",
+        metavar="SECONDS",
+        help=f"of faults, {FAULTS_S:.0f} by default; of the open transaction, {OPEN_S:.0f}",
+    )
+    parser.add_argument("--gated", action="store_true", help="jobs beside the snapshot pass gates")
     parser.add_argument(
         "--dir", type=Path, help="where the files lie; kept if there are violations"
     )
@@ -70,18 +112,69 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _races(folder: Path, seed: int, jobs: int, plant: str) -> tuple[Evidence, list[Violation], str]:
-    seen, violations = race(folder, seed, jobs, _say, plant)
-    return seen, violations, f"{jobs} jobs by two that flood, beside a light one"
+def _races(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    jobs = wanted.jobs or (QUICK_JOBS if wanted.quick else RACE_JOBS)
+    seen, violations = race(folder, site, seed, jobs, _say, wanted.plant)
+    what = f"{jobs} jobs by two that flood, beside a light one"
+    return [what, *_summary(seen)], violations
 
 
-def _kills(
-    folder: Path, seed: int, kills: int, plant: str
-) -> tuple[Evidence, list[Violation], str]:
-    seen, violations, killed = kill_again_and_again(folder, seed, kills, _say, plant)
+def _kills(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    kills = wanted.kills or (QUICK_KILLS if wanted.quick else KILLS)
+    seen, violations, killed = kill_again_and_again(folder, site, seed, kills, _say, wanted.plant)
     what = f"{killed.by_rig} killed at random moments, {killed.by_fate} where it hurts; "
     what += f"{killed.stopped} stopped for longer than their lease"
-    return seen, violations, what
+    return [what, *_summary(seen)], violations
+
+
+def _faults(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    seconds = wanted.seconds or (QUICK_FAULTS_S if wanted.quick else FAULTS_S)
+    seen, violations, faults = fail_again_and_again(folder, site, seed, seconds, _say)
+    return [faults.told, *_summary(seen)], violations
+
+
+def _open(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    del seed
+    seen = beside_open_send(site.own_url, stop(folder), wanted.seconds or OPEN_S)
+    violations = [Violation("waited", one) for one in seen.waited]
+    if not seen.kept:
+        violations.append(Violation("lost", "what was sent is not there, or was there too early"))
+    if seen.differences:
+        violations.append(Violation("audit", f"{seen.differences} differences"))
+    if not all(seen.claims):
+        violations.append(Violation("stuck", f"claims by process: {seen.claims}"))
+    claims = f"claims {seen.claims}, at most {seen.longest_ms:.0f} ms apart"
+    return [f"{seen.looks} looks at who waits: {len(seen.waited)} did; {claims}"], violations
+
+
+def _snapshot(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    del folder, seed
+    jobs = wanted.jobs or PASSING
+    with site_of("postgres", Path()) as other:
+        seen = asyncio.run(
+            beside_open_snapshot(site.own_url, other.own_url, jobs, gated=wanted.gated, say=_say)
+        )
+    lines = [
+        f"{seen.jobs} jobs in {seen.seconds:.0f} s; a claim took {seen.first_ms:.2f} ms at first, "
+        f"{seen.last_ms:.2f} ms in the end: x {seen.growth:.2f}",
+        f"where nothing was held open: {seen.other_first_ms:.2f} ms, {seen.other_last_ms:.2f} ms",
+        f"rows that nobody could clear away: {seen.dead}",
+    ]
+    violations: list[Violation] = []
+    if seen.growth > MOST_GROWTH:
+        violations.append(Violation("slower", f"x {seen.growth:.2f}, at most {MOST_GROWTH}"))
+    if seen.differences:
+        violations.append(Violation("audit", f"{seen.differences} differences"))
+    return lines, violations
+
+
+_RUN: dict[str, Callable[[Path, Site, int, argparse.Namespace], Found]] = {
+    "races": _races,
+    "kills": _kills,
+    "faults": _faults,
+    "open": _open,
+    "snapshot": _snapshot,
+}
 
 
 def _say(line: str) -> None:
@@ -100,6 +193,8 @@ def _summary(seen: Evidence) -> Iterator[str]:
     yield f"{runs} runs, {len(seen.doings)} seen at work, {seen.torn} lines torn by kills"
     refused = sum(one[4] == "lost" for told in seen.verdicts.values() for one in told)
     yield f"{refused} writes of runs that were no longer live, refused"
+    again = sum(len(jobs) - 1 for jobs in seen.same.values())
+    yield f"{again} keys sent again under another id, because nobody knew"
     calls = sum(len(one.calls) for one in seen.doings)
     handed = sum(one.handed is not None for one in seen.doings)
     yield f"{handed} handed over, {calls} calls, {sum(map(len, seen.signals.values()))} signals"

@@ -45,6 +45,14 @@ def nothing_is_lost(seen: Evidence) -> Iterator[Violation]:
             yield Violation("unfinished", f"{job} is {record['state']} after the drain")
 
 
+def a_key_names_one_job(seen: Evidence) -> Iterator[Violation]:
+    """However often a job was sent with its key, one is on record at most."""
+    for key, jobs in seen.same.items():
+        found = [job for job in jobs if job in seen.jobs]
+        if len(found) > 1:
+            yield Violation("key", f"{key!r} names {found}")
+
+
 def nothing_comes_from_nowhere(seen: Evidence) -> Iterator[Violation]:
     """Nothing is on record, or done, that nobody asked for."""
     for job in seen.jobs:
@@ -309,6 +317,7 @@ def _name(one: Doing) -> str:
 
 RULES: tuple[Callable[[Evidence], Iterable[Violation]], ...] = (
     nothing_is_lost,
+    a_key_names_one_job,
     nothing_comes_from_nowhere,
     ends_are_deserved,
     no_two_runs_at_once,

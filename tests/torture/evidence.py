@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
@@ -101,6 +101,7 @@ class Evidence:
         jobs: exported jobs by id.
         twice: ids exported more than once.
         torn: lines that a kill tore.
+        same: ids under which one job was sent again and again with one key, by key.
     """
 
     plan: Json = field(default_factory=dict)
@@ -122,6 +123,7 @@ class Evidence:
     jobs: dict[str, Json] = field(default_factory=dict)
     twice: list[str] = field(default_factory=list)
     torn: int = 0
+    same: dict[str, list[str]] = field(default_factory=dict)
 
     def doings_of(self) -> dict[str, list[Doing]]:
         """Each job's handlers at work, in the order in which they began."""
@@ -200,6 +202,13 @@ def _acked(seen: Evidence, fact: Json) -> None:
         seen.asked[job].acked = True
 
 
+def _again(seen: Evidence, fact: Json) -> None:
+    first = seen.asked[fact["jobs"][0]]
+    for job in fact["jobs"][1:]:
+        seen.asked.setdefault(job, replace(first, acked=False))
+    seen.same[fact["key"]] = fact["jobs"]
+
+
 def _begin(seen: Evidence, fact: Json) -> None:
     one = Doing(fact["job"], fact["run"], fact["pid"], fact["t"], fact["members"])
     seen.doings.append(one)
@@ -263,6 +272,7 @@ _READERS = {
     "plan": _plan,
     "asked": _asked,
     "acked": _acked,
+    "again": _again,
     "begin": _begin,
     "end": _end,
     "handed": _handed,

@@ -21,6 +21,7 @@ from tests.torture.evidence import Evidence
 from tests.torture.plan import WORK
 from tests.torture.process import Role
 from tests.torture.rig import Rig
+from tests.torture.site import Site
 
 WORKERS = 3
 LEASE = "1500ms"
@@ -53,12 +54,13 @@ class Killed:
 
 
 def kill_again_and_again(
-    folder: Path, seed: int, kills: int, say: Callable[[str], None], plant: str = ""
+    folder: Path, site: Site, seed: int, kills: int, say: Callable[[str], None], plant: str = ""
 ) -> tuple[Evidence, list[Violation], Killed]:
     """Runs it.
 
     Args:
         folder: empty.
+        site: where the store stands.
         seed: of what is drawn; the moments at which the machine runs what are its own.
         kills: from without.
         say: prints a line.
@@ -67,7 +69,7 @@ def kill_again_and_again(
     Returns:
         What was seen, what must not be, and how many were killed.
     """
-    rig = Rig(folder, seed, calm=False, say=say, answered_s=ANSWERED_S)
+    rig = Rig(folder, site, seed, calm=False, say=say, answered_s=ANSWERED_S)
     worker = Role(
         name="worker",
         folder=folder,

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import headway as hw
 from headway.core.job import NewJob
@@ -24,6 +25,8 @@ GUEST, GUEST_MS = 3, 400
 START_WITHIN_MS = 150
 PLACES, GUESTS = 60, 200
 DEADLINE = "3s"
+KEYED = 0.3
+"""The share of jobs with a key."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Gates = list[tuple[str, int, str]]
@@ -168,7 +171,9 @@ class Jobs:
         self, kind: str, gates: Gates, due_at: int | None, *, hands_over: bool, **args: int
     ) -> Asked:
         due = None if due_at is None else EPOCH + timedelta(milliseconds=due_at)
-        return Asked(self._app.kind(kind).make(due=due, **args), gates, due_at, hands_over)
+        key = f"order {uuid4().hex}" if self._random.random() < KEYED else None
+        job = self._app.kind(kind).make(due=due, key=key, **args)
+        return Asked(job, gates, due_at, hands_over)
 
     def light(self) -> Asked:
         """One job of the light lane."""

@@ -6,11 +6,13 @@ import asyncio
 import logging
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import uuid4
 
 import headway as hw
-from headway.core.job import MAX_BATCH
+from headway.core.errors import OutcomeUnknown, StoreUnavailable
+from headway.core.job import MAX_BATCH, NewJob
 from headway.runtime import event_loop
 from headway.stores import open_store
 from tests.torture import flag
@@ -67,7 +69,8 @@ class Role:
 
 
 def store_url(folder: Path) -> str:
-    return f"sqlite:///{folder / 'headway.db'}"
+    """As the rig wrote it down."""
+    return (folder / "url").read_text()
 
 
 def witness_file(folder: Path) -> Path:
@@ -139,8 +142,22 @@ class _Process:
         if self.role.plant == "lose" and not self.lost:
             sent = self.lost = [one.job.id for one in asked]
         else:
-            sent = [one.id for one in await self.app.send_many_async(one.job for one in asked)]
+            sent = await self.send([one.job for one in asked])
         self.witness.note("acked", jobs=sent)
+
+    async def send(self, jobs: list[NewJob]) -> list[str]:
+        """Sends until it is told what exists; a job with a key is made anew for each try."""
+        tries = {job.key: [job.id] for job in jobs if job.key is not None}
+        while True:
+            try:
+                return [one.id for one in await self.app.send_many_async(jobs)]
+            except (StoreUnavailable, OutcomeUnknown):
+                await asyncio.sleep(PAUSE_S)
+            jobs = [job if job.key is None else replace(job, id=str(uuid4())) for job in jobs]
+            for job in jobs:
+                if job.key is not None:
+                    tries[job.key].append(job.id)
+                    self.witness.note("again", key=job.key, jobs=tries[job.key])
 
     # Working
 

@@ -10,17 +10,19 @@ from tests.torture.evidence import Evidence
 from tests.torture.plan import LIGHT, WORK
 from tests.torture.process import Role
 from tests.torture.rig import Rig
+from tests.torture.site import Site
 
 LIGHT_LEASE = "3s"
 
 
 def race(
-    folder: Path, seed: int, jobs: int, say: Callable[[str], None], plant: str = ""
+    folder: Path, site: Site, seed: int, jobs: int, say: Callable[[str], None], plant: str = ""
 ) -> tuple[Evidence, list[Violation]]:
     """Runs it.
 
     Args:
         folder: empty.
+        site: where the store stands.
         seed: of what is drawn.
         jobs: made by the two that flood.
         say: prints a line.
@@ -29,7 +31,7 @@ def race(
     Returns:
         What was seen, and what must not be.
     """
-    rig = Rig(folder, seed, calm=True, say=say)
+    rig = Rig(folder, site, seed, calm=True, say=say)
     floods = ("flood 0", "flood 1")
     for name in floods:
         role = Role(

@@ -6,7 +6,6 @@ import asyncio
 import multiprocessing
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -22,7 +21,8 @@ from tests.torture import flag, onlookers, process
 from tests.torture.checker import Violation, check
 from tests.torture.evidence import Evidence, read_evidence
 from tests.torture.plan import GATES, START_WITHIN_MS
-from tests.torture.process import Role, store_url, witness_file
+from tests.torture.process import Role, witness_file
+from tests.torture.site import Site
 from tests.torture.witness import Witness
 
 # A clean server forks the processes: each begins without threads, and within milliseconds.
@@ -35,10 +35,11 @@ SLACK_MS = 100
 
 @dataclass(slots=True)
 class Rig:
-    """One run: a folder with one store and one witness.
+    """One run: a store, and a folder with one witness.
 
     Attributes:
         folder: empty at first.
+        site: where the store stands.
         seed: of everything that is drawn.
         calm: whether nothing is killed, so that no lease may be lost.
         say: prints a line.
@@ -46,6 +47,7 @@ class Rig:
     """
 
     folder: Path
+    site: Site
     seed: int
     calm: bool
     say: Callable[[str], None]
@@ -64,7 +66,8 @@ class Rig:
             "audits": 5,
         }
         self.witness.note("plan", plan=plan)
-        asyncio.run(_prepare(self.folder))
+        (self.folder / "url").write_text(self.site.url)
+        asyncio.run(_prepare(self.site.own_url))
         for target, args in (
             (onlookers.audit, (self.folder,)),
             (onlookers.answer, (self.folder, self.seed, self.answered_s)),
@@ -101,7 +104,7 @@ class Rig:
 
     def work_off(self, *lanes: str) -> int:
         """Waits until no job is left in these lanes; how many were left all the same."""
-        return asyncio.run(_work_off(self.folder, lanes, self.failed, self.say))
+        return asyncio.run(_work_off(self.site.own_url, lanes, self.failed, self.say))
 
     def end(self) -> None:
         """Lets no more be made, waits until no job is left, and stops everybody."""
@@ -115,13 +118,13 @@ class Rig:
     def verdict(self) -> tuple[Evidence, list[Violation]]:
         """What the checker finds in the witness's file and the export."""
         found = [Violation("process", one) for one in self.failed()]
-        asyncio.run(_note_gates(self.folder, self.witness))
-        found += [Violation("integrity", one) for one in _integrity(self.folder)]
+        asyncio.run(_note_gates(self.site.own_url, self.witness))
+        found += [Violation("integrity", one) for one in self.site.broken()]
         export = self.folder / "export.jsonl"
         subprocess.run(
             [
                 *(sys.executable, "-m", "headway", "export", "--no-trail"),
-                *("--out", str(export), "--store", store_url(self.folder)),
+                *("--out", str(export), "--store", self.site.own_url),
             ],
             check=True,
             capture_output=True,
@@ -145,9 +148,9 @@ def _join(processes: list[BaseProcess]) -> None:
             one.join()
 
 
-async def _prepare(folder: Path) -> None:
+async def _prepare(url: str) -> None:
     """Makes the store and declares, before anybody races for it."""
-    app = process.declare(store_url(folder), _nothing, _nothing)
+    app = process.declare(url, _nothing, _nothing)
     async with app:
         pass
 
@@ -157,12 +160,12 @@ async def _nothing(_: object) -> None:
 
 
 async def _work_off(
-    folder: Path,
+    url: str,
     lanes: tuple[str, ...],
     failed: Callable[[], list[str]],
     say: Callable[[str], None],
 ) -> int:
-    store = open_store(store_url(folder))
+    store = open_store(url)
     end = time.monotonic() + DRAIN_S
     told = 0.0
     try:
@@ -178,8 +181,8 @@ async def _work_off(
         await store.close()
 
 
-async def _note_gates(folder: Path, witness: Witness) -> None:
-    store = open_store(store_url(folder))
+async def _note_gates(url: str, witness: Witness) -> None:
+    store = open_store(url)
     gates: list[dict[str, object]] = []
     cursor: str | None = None
     while True:
@@ -199,10 +202,3 @@ async def _note_gates(folder: Path, witness: Witness) -> None:
             break
     await store.close()
     witness.note("gates", gates=gates)
-
-
-def _integrity(folder: Path) -> list[str]:
-    db = sqlite3.connect(folder / "headway.db")
-    rows = [row[0] for row in db.execute("PRAGMA integrity_check")]
-    db.close()
-    return [] if rows == ["ok"] else rows

@@ -199,6 +199,11 @@ def invent_a_job(h: History) -> None:
     h.jobs["ghost"] = {**h.jobs["plain"], "id": "ghost"}
 
 
+def make_two_of_one_key(h: History) -> None:
+    h.note(0.41, "again", key="k", jobs=["plain", "copy"])
+    h.jobs["copy"] = {**h.jobs["plain"], "id": "copy"}
+
+
 def do_what_nobody_asked_for(h: History) -> None:
     h.note(1.0, "begin", job="ghost", run=1, members={})
 
@@ -346,6 +351,7 @@ FAULTS: list[tuple[Callable[[History], None], str]] = [
     (lose_a_job, "lost"),
     (leave_a_job_waiting, "unfinished"),
     (leave_a_job_running, "unfinished"),
+    (make_two_of_one_key, "key"),
     (invent_a_job, "nowhere"),
     (do_what_nobody_asked_for, "nowhere"),
     (succeed_without_work, "undeserved"),

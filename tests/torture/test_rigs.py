@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.fixtures import missing
+from tests.torture.site import KINDS
+
 LIMIT_S = 400
 
 
@@ -32,12 +35,26 @@ def torture(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         pytest.param("kills", ("--kills", "10"), marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.parametrize("store", KINDS)
 def test_what_is_tortured_keeps_its_promises(
-    tmp_path: Path, rig: str, size: tuple[str, str]
+    tmp_path: Path, store: str, rig: str, size: tuple[str, str]
 ) -> None:
-    done = torture(tmp_path, "--only", rig, *size)
+    passes(tmp_path, rig, store, *size)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.parametrize("store", ["postgres", "redis"])
+def test_work_goes_on_after_each_fault_and_nothing_is_lost(tmp_path: Path, store: str) -> None:
+    passes(tmp_path, "faults", store, "--for", "5")
+
+
+def passes(folder: Path, rig: str, store: str, *size: str) -> None:
+    done = torture(folder, rig, "--store", store, *size)
+    if "not run" in done.stdout:
+        missing(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{rig}: no violation" in done.stdout
+    assert f"{rig} on {store}: no violation" in done.stdout
 
 
 @pytest.mark.slow
@@ -52,6 +69,6 @@ def test_what_is_tortured_keeps_its_promises(
     ],
 )
 def test_a_fault_planted_in_a_rig_is_found(tmp_path: Path, plant: str, rule: str) -> None:
-    done = torture(tmp_path, "--only", "races", "--jobs", "500", "--plant", plant)
+    done = torture(tmp_path, "races", "--store", "sqlite", "--jobs", "500", "--plant", plant)
     assert done.returncode == 1
     assert f"VIOLATION {rule}: " in done.stdout
