@@ -11,6 +11,7 @@ from psycopg.pq import TransactionStatus
 
 from headway.core.errors import InvalidValue, SchemaMismatch
 from headway.stores.ledger.rows import GateRow
+from headway.stores.ledger.sights import Sight
 from headway.stores.postgres.arrays import Numbers
 from headway.stores.postgres.bookkeeping import (
     CLOCK,
@@ -37,7 +38,6 @@ from headway.stores.postgres.numbers import (
 )
 from headway.stores.postgres.schema import latest
 from headway.stores.postgres.shared import Habit, Shared
-from headway.stores.postgres.sights import Sight
 from headway.stores.postgres.statement import Ask, Asked, Rows, Tell
 
 LAG_MS = 1_000

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headway.stores.ledger.rows import GateRow, LaneRow, TemplateRow
+from headway.stores.ledger.sights import Watch
 from headway.stores.postgres.marks import Marks
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
-from headway.stores.postgres.sights import Watch
 from headway.stores.postgres.statement import Asked
 from headway.stores.postgres.timing import StoreTime
 

@@ -16,6 +16,7 @@ from headway.stores.ledger.packing import (
     encode_policy,
 )
 from headway.stores.ledger.rows import FlowKey, LaneRow, TemplateRow
+from headway.stores.ledger.sights import Sight, Watch
 from headway.stores.sqlite.database import Database
 from headway.stores.sqlite.interned import Interned
 from headway.stores.sqlite.numbers import (
@@ -69,27 +70,6 @@ class Remembered:
     definitions: int = -1
 
 
-class Sight(NamedTuple):
-    """What a process saw of the store last."""
-
-    identity: int
-    epoch: int
-    epoch_at: int
-    high_water: int
-
-    def fits(self, before: Sight) -> bool:
-        """Whether this may follow what was seen before.
-
-        It may after an operator's word (a new epoch, begun later than all that was seen), and
-        where the store is the same and no older.
-        """
-        if self.epoch > 1 and self.epoch_at >= before.high_water:
-            return True
-        if self.identity != before.identity or self.epoch < before.epoch:
-            return False
-        return self.epoch > before.epoch or self.high_water >= before.high_water
-
-
 class Session:
     """One connection to the store: a step at a time, and caches that are never wrong.
 
@@ -117,8 +97,8 @@ class Session:
         self._clock = clock
         self._version = -1
         self._changes = 0
-        self._sight: Sight | None = None
-        self._suspect: Sight | None = None
+        self._watch = Watch()
+        self._epoch = 0
         self._looking = False
 
     # A step
@@ -139,7 +119,7 @@ class Session:
             self._forget()
             self._look()
             self._version = version
-        if write and self._suspect is not None and not self.numbers.get(SUSPECT):
+        if write and self._watch.suspicious and not self.numbers.get(SUSPECT):
             # Whoever looks later may see nothing odd: time has gone on by then.
             self.numbers.put(SUSPECT, 1)
         self._changes = self.db.total_changes()
@@ -152,22 +132,15 @@ class Session:
                 f"the schema of the store became {get(SCHEMA)}, and this program has {latest()}"
             )
             raise SchemaMismatch(message, hint="restart this process with the current program")
-        sight = Sight(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
-        before = self._sight
-        if before is None or before.epoch != sight.epoch:
+        if get(EPOCH) != self._epoch:
             # An operator may have set the store's time back.
-            self.now = 0
-        if self._suspect is not None and sight.epoch <= self._suspect.epoch:
-            return
-        if before is None or sight.fits(before) or self._suspect is not None:
-            self._sight, self._suspect = sight, None
-        else:
-            self._suspect = sight
+            self._epoch, self.now = get(EPOCH), 0
+        self._watch.look(Sight(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER)))
 
     @property
     def changed(self) -> bool:
         """The store is not the one that was seen before, or an older state of it."""
-        return self._suspect is not None or self.numbers.get(SUSPECT) > 0
+        return self._watch.suspicious or self.numbers.get(SUSPECT) > 0
 
     def look_again(self) -> None:
         """The next step looks at the store's facts anew, whoever wrote last."""
@@ -175,7 +148,7 @@ class Session:
 
     def follow(self, before: Session) -> None:
         """Takes over what an earlier connection of this process saw of the store."""
-        self._sight, self._suspect = before._sight, before._suspect
+        self._watch, self._epoch = before._watch, before._epoch
 
     def tell_time(self) -> int:
         """Fixes the time of an operation: never before that of any earlier one."""
@@ -200,8 +173,8 @@ class Session:
         self.db.execute("COMMIT")
         self._version = self.db.data_version()
         self.numbers.keep()
-        if wrote and self._sight is not None and not self.changed:
-            self._sight = self._sight._replace(high_water=self.numbers.get(HIGH_WATER))
+        if wrote:
+            self._watch.wrote(self.numbers.get(HIGH_WATER))
         for one in self._interned:
             one.keep()
         return wrote
