@@ -5,14 +5,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import ROOT, Block, Page, all_pages, read_page
 from tests.docs.play import commands, matches
+from tests.servers.fixtures import made
 from tests.servers.postgres import fresh_database
+from tests.servers.redis import RedisServer
 
 RUN = {"python", "console", "toml", "json"}
 LIMIT_S = 55
@@ -64,20 +66,27 @@ def _is_run(block: Block) -> bool:
 def test_every_block_of_the_page_does_what_the_page_says(
     page: Page, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    with _database_for(page, request) as variables:
+    with _servers_for(page, request) as variables:
         done = play(page.path, tmp_path, variables)
     assert done.returncode == 0, done.stdout[-8000:]
 
 
 @contextmanager
-def _database_for(page: Page, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """An empty database of PostgreSQL for a page that speaks of one."""
-    if not any("DATABASE_URL" in block.text for block in page.blocks if _is_run(block)):
-        yield {}
-        return
-    server = request.getfixturevalue("postgres_server")
-    with fresh_database(server.url) as url:
-        yield {"DATABASE_URL": url}
+def _servers_for(page: Page, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """What a page that speaks of a server reads of it: an empty database, a Redis of its own."""
+    variables: dict[str, str] = {}
+    with ExitStack() as servers:
+        if _speaks_of(page, "DATABASE_URL"):
+            server = request.getfixturevalue("postgres_server")
+            variables["DATABASE_URL"] = servers.enter_context(fresh_database(server.url))
+        if _speaks_of(page, "REDIS_URL"):
+            redis = made(lambda: RedisServer({"appendonly": "yes", "appendfsync": "everysec"}))
+            variables["REDIS_URL"] = servers.enter_context(redis).url
+        yield variables
+
+
+def _speaks_of(page: Page, variable: str) -> bool:
+    return any(variable in block.text for block in page.blocks if _is_run(block))
 
 
 @pytest.mark.parametrize("page", all_pages(), ids=lambda page: page.name)
