@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,6 +80,24 @@ async def test_many_callers_at_once_get_each_its_own_reply(
     replies = await asyncio.gather(*(store.enqueue([job]) for job in jobs))
     assert [reply[0].id for reply in replies] == [job.id for job in jobs]
     await store.close()
+
+
+def test_caller_that_goes_while_it_is_connected_leaves_no_connection_open(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    store = opened(new_url(redis_server.url))
+
+    async def go_away() -> None:
+        task = asyncio.create_task(store.enqueue([new_job()]))
+        await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no sleep)
+        task.cancel()
+        await asyncio.wait([task])
+
+    for _ in range(20):
+        asyncio.run(go_away())
+    asyncio.run(store.close())
+    # What nobody closed is told here, and a warning is an error.
+    gc.collect()
 
 
 async def test_closed_store_is_refused(redis_server: RedisServer | GivenRedis) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from threading import Lock
 
 from headway.core.errors import OutcomeUnknown
+from headway.stores.redis.errand import Errand
 from headway.stores.redis.failures import is_passing, reply_lost
 from headway.stores.redis.link import NotSentError, ReplyError, ReplyLostError, packed_words
 from headway.stores.redis.loop_link import LoopLink
@@ -97,18 +98,23 @@ class Calls:
         return await asyncio.shield(joining)
 
     async def _make(self, loop: asyncio.AbstractEventLoop) -> LoopLink | None:
+        errand = Errand(self.pool)
         try:
-            link = await asyncio.to_thread(self.pool.take)
-            made = LoopLink(link, self._options.timeout_ms / 1000)
+            await asyncio.to_thread(errand.run)
+            made = LoopLink(errand.taken(), self._options.timeout_ms / 1000)
         except (NotSentError, ReplyError):
             return None
         finally:
             self._joining.pop(loop, None)
+            errand.end()
         with self._lock:
             for other in [one for one in self._links if one.is_closed()]:
                 self._links.pop(other).close()
-            self._links[loop] = made
-        return made
+            if not self.pool.closed:
+                self._links[loop] = made
+                return made
+        made.close()
+        return None
 
     async def close(self) -> None:
         """Lets go of all links; the calls of this loop end first."""
@@ -118,9 +124,9 @@ class Calls:
         except RuntimeError:
             here = None
         with self._lock:
+            self.pool.close()
             links = list(self._links.items())
             self._links.clear()
-        self.pool.close()
         for loop, link in links:
             if loop is here:
                 await link.drain(self._options.timeout_ms / 1000)

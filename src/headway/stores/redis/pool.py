@@ -29,6 +29,9 @@ class Pool:
     Args:
         options: how to reach it.
         key: one of the store's keys.
+
+    Attributes:
+        closed: nothing is taken from it any more.
     """
 
     def __init__(self, options: RedisOptions, key: str) -> None:
@@ -36,7 +39,7 @@ class Pool:
         self._where = str(options)
         self._key = key
         self._free: deque[tuple[Link, float]] = deque()
-        self._closed = False
+        self.closed = False
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._away_since: float | None = None
@@ -85,10 +88,13 @@ class Pool:
 
     def give_back(self, link: Link) -> None:
         """The link is free again."""
-        if self._closed or len(self._free) >= _SPARE:
+        if len(self._free) >= _SPARE:
             link.close()
-        else:
-            self._free.append((link, monotonic()))
+            return
+        self._free.append((link, monotonic()))
+        # Looked at last: whoever closes the pool at this moment may have passed this one over.
+        if self.closed:
+            self.forget()
 
     def run(self, script: Script, payload: bytes) -> bytes:
         """Runs a script, with patience for a server that is away, loading or failing over.
@@ -165,11 +171,11 @@ class Pool:
 
     def close(self) -> None:
         """Closes what is free; what is in use is closed when it is given back."""
-        self._closed = True
+        self.closed = True
         self.forget()
 
     def _check(self) -> None:
-        if self._closed:
+        if self.closed:
             message = "the store is closed"
             raise StoreUnavailable(message, hint="open it again; nothing was written")
         if self._process != os.getpid():
