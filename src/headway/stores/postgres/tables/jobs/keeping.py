@@ -18,9 +18,11 @@ from headway.stores.postgres.tables.jobs.record import (
     COLUMNS,
     INSERT,
     INSERT_FINAL,
+    INSERT_ONE,
     SAVE,
     final_values,
     new_values,
+    one_new,
     saved_values,
 )
 
@@ -69,12 +71,13 @@ class JobKeeping(JobsBase):
             # Whatever is due as it comes stands behind what came before.
             if row.state is State.WAITING and row.due_at < row.created_at:
                 self._wait_behind(row.flow, row.priority, row.due_at, 0)
-        values = new_values(session, rows)
-        if all(row.state in QUEUED for row in rows):
-            session.tell(INSERT, *values)
-        else:
+        if not all(row.state in QUEUED for row in rows):
             # In one statement all the same: arrival is the order in which they are told.
-            session.tell(INSERT_FINAL, *values, *final_values(rows))
+            session.tell(INSERT_FINAL, *new_values(session, rows), *final_values(rows))
+        elif len(rows) == 1:
+            session.tell(INSERT_ONE, *one_new(session, rows[0]))
+        else:
+            session.tell(INSERT, *new_values(session, rows))
 
     def known(self, ids: Sequence[str]) -> set[str]:
         if self._session.mode is Mode.BLIND or not ids:
