@@ -43,6 +43,20 @@ IDLE_MS = 10_000
 """How long a step that says nothing keeps what it holds."""
 
 
+def statement_ms(options: PostgresOptions) -> int:
+    """How long the server may work on one statement, waits included."""
+    return 2 * options.patience_ms + IDLE_MS
+
+
+def silence_ms(options: PostgresOptions) -> int:
+    """How long nothing may come from a server that was asked, before it is given up.
+
+    Longer than it takes one that lives to say that it gives up: only who is beyond a dead way, or
+    is stopped, says nothing for so long.
+    """
+    return statement_ms(options) + options.patience_ms
+
+
 def make_adapters() -> AdaptersMap:
     """How values go in: each kind as one type, so that a statement is prepared once."""
     made = AdaptersMap(adapters)
@@ -69,7 +83,7 @@ def settings(options: PostgresOptions) -> tuple[tuple[str, str], ...]:
     """
     spans = {
         "patience": str(options.patience_ms),
-        "statement": str(2 * options.patience_ms + IDLE_MS),
+        "statement": str(statement_ms(options)),
         "idle": str(IDLE_MS),
     }
     return (*_PLANS, *((name, value.format(**spans)) for name, value in _LIMITS))

@@ -68,7 +68,7 @@ class Enqueues:
             StoreUnavailable: it did not end in time.
         """
         with self._few:
-            alone = Steps(self._steps.shared, {}, self._steps.probe)
+            alone = Steps(self._steps.shared, {}, self._steps.speech)
             alone.session.patient = True
             try:
                 return alone.run(Mode.INSERT, lambda ledger: enqueue(ledger, jobs))
@@ -141,7 +141,7 @@ class Enqueues:
         """
         shared = self._steps.shared
         link = GuestLink(connection, shared.options.namespace)
-        guest = Steps(shared, {}, open_link=lambda: link)
+        guest = Steps(shared, {}, opener=lambda: link)
         replies, done = guest.run(Mode.GUEST, lambda ledger: enqueue(ledger, jobs))
         return replies, done.woken
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from psycopg import RawCursor
 
-from headway.stores.postgres.connection import Connection
+from headway.stores.postgres.connection import Connection, connect, silence_ms
+from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.statement import Row, Rows, resolve
 from headway.stores.postgres.wire import Wire
 
@@ -23,17 +24,21 @@ class Link:
     Args:
         connection: each statement of which stands for itself until BEGIN.
         namespace: the schema.
+        silence_ms: for so long the server may say nothing; None for as long as it likes.
 
     Attributes:
         connection: as given.
         trips: how often the server was waited for.
     """
 
-    def __init__(self, connection: Connection, namespace: str) -> None:
+    def __init__(
+        self, connection: Connection, namespace: str, silence_ms: int | None = None
+    ) -> None:
         self.connection = connection
         self.trips = 0
         self._namespace = namespace
-        self._wire = Wire(connection, prepare=connection.prepare_threshold is not None)
+        prepare = connection.prepare_threshold is not None
+        self._wire = Wire(connection, prepare=prepare, silence_ms=silence_ms)
         self._texts: dict[str, bytes | None] = {SYNC: None}
 
     def _text(self, statement: str) -> bytes | None:
@@ -72,6 +77,16 @@ class Link:
     def close(self) -> None:
         """Closes the connection."""
         self.connection.close()
+
+
+def open_link(options: PostgresOptions) -> Link:
+    """A link of the store's own.
+
+    Raises:
+        StoreError: the server cannot be reached, or refuses; nothing was written.
+        InvariantBroken: its refusal means a bug.
+    """
+    return Link(connect(options), options.namespace, silence_ms(options))
 
 
 class GuestLink(Link):

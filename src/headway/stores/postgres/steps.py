@@ -10,12 +10,20 @@ from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
 
 from headway.core.errors import StoreUnavailable
 from headway.stores.ledger.rows import ShutSpell
-from headway.stores.postgres.connection import connect
 from headway.stores.postgres.failures import explain, is_broken, is_transient
 from headway.stores.postgres.habits import begin_as_usual
 from headway.stores.postgres.ledger import PostgresLedger
-from headway.stores.postgres.link import Link
-from headway.stores.postgres.session import Done, KeyHeld, Mode, NeedsMore, Repeat, Session
+from headway.stores.postgres.link import Link, open_link
+from headway.stores.postgres.session import (
+    Done,
+    KeyHeld,
+    Mode,
+    NeedsMore,
+    Repeat,
+    Session,
+    Speech,
+    silent,
+)
 from headway.stores.postgres.shared import Shared
 from headway.stores.postgres.statement import Asked, Rows
 
@@ -33,25 +41,25 @@ class Steps:
     Args:
         shared: with the store's other connections.
         shut_spells: of the process.
-        probe: asks whether anybody listens in another process.
-        open_link: opens the connection; None for one of the store's own.
+        speech: makes what tells other processes of a commit.
+        opener: opens the connection; None for one of the store's own.
     """
 
     def __init__(
         self,
         shared: Shared,
         shut_spells: dict[int, ShutSpell],
-        probe: str = "",
+        speech: Speech = silent,
         *,
-        open_link: Callable[[], Link] | None = None,
+        opener: Callable[[], Link] | None = None,
     ) -> None:
         self.shared = shared
-        self.probe = probe
-        self.session = Session(shared, open_link or self._open, probe)
+        self.speech = speech
+        self.session = Session(shared, opener or self._open, speech)
         self.ledger = PostgresLedger(self.session, shut_spells)
 
     def _open(self) -> Link:
-        return Link(connect(self.shared.options), self.shared.options.namespace)
+        return open_link(self.shared.options)
 
     def run(
         self,

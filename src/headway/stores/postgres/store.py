@@ -25,13 +25,13 @@ from headway.stores.ledger.rounds import with_seen
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.postgres.calls import AnyCall, Call, running_loop
 from headway.stores.postgres.claiming import Claims
-from headway.stores.postgres.connection import Connection, connect
+from headway.stores.postgres.connection import Connection
 from headway.stores.postgres.desk import Desk
 from headway.stores.postgres.enqueueing import Enqueues, Woken
 from headway.stores.postgres.epochs import new_epoch, reset_clock
 from headway.stores.postgres.failures import explain
 from headway.stores.postgres.inserting import Inserting
-from headway.stores.postgres.link import Link
+from headway.stores.postgres.link import open_link
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
 from headway.stores.postgres.schema import ensure_schema
@@ -72,13 +72,12 @@ class PostgresStore:
         time = StoreTime(clock)
         self._wakes = Wakes(options, time.about)
         self._registry = Registry(
-            lambda: Link(connect(options), options.namespace),
+            lambda: open_link(options),
             lambda error: explain(error, options),
         )
         self._shared = shared = Shared(options, self._registry, time)
         spells: dict[int, ShutSpell] = {}
-        probe = self._wakes.probe
-        inserts, turns, shares = (Steps(shared, spells, probe) for _ in range(3))
+        inserts, turns, shares = (Steps(shared, spells, self._wakes.speech) for _ in range(3))
         self._reads = Steps(shared, spells)
         self._turns = turns
         self._claims = Claims(turns)
@@ -106,7 +105,7 @@ class PostgresStore:
         else:
             replies, done = await asyncio.to_thread(self._enqueues.patiently, jobs)
         if done.woken:
-            self._wakes.announce(done.woken, done.heard)
+            self._wakes.announce(done.woken, told=done.told)
         return replies
 
     def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -255,7 +254,7 @@ class PostgresStore:
 
     def _tell(self, done: Done) -> None:
         if done.woken:
-            self._wakes.announce(done.woken, done.heard)
+            self._wakes.announce(done.woken, told=done.told)
 
     def _insert_as_guest(
         self, connection: Connection, jobs: Sequence[NewJob]

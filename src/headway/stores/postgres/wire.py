@@ -49,12 +49,16 @@ class Wire:
     Args:
         connection: used by nobody else meanwhile.
         prepare: whether the server may keep statements on it.
+        silence_ms: for so long the server may say nothing; None for as long as it likes.
     """
 
-    def __init__(self, connection: Connection, *, prepare: bool) -> None:
+    def __init__(
+        self, connection: Connection, *, prepare: bool, silence_ms: int | None = None
+    ) -> None:
         self._connection = connection
         self._pgconn: abc.PGconn = connection.pgconn
         self._prepare = prepare
+        self._silence_ms = silence_ms
         self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
         self._numbers = count(1)
         self._reader = adapt.Transformer(ADAPTERS)
@@ -164,7 +168,9 @@ class Wire:
         found: list[abc.PGresult] = []
         ended = True
         while syncs:
-            waiter.poll()
+            if not waiter.poll(self._silence_ms):
+                message = f"the server said nothing for {self._silence_ms} ms"
+                raise errors.OperationalError(message)
             pgconn.consume_input()
             if unsent:
                 unsent = pgconn.flush()
