@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 
+import psycopg
 import pytest
 import pytest_asyncio
 
-from headway.core.errors import OutcomeUnknown
+from headway.core.errors import OutcomeUnknown, StoreUnavailable
+from headway.stores.postgres import connection
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
-from tests.postgres.places import Place
+from tests.postgres.places import Place, assert_clean, claim, job
+from tests.servers.fixtures import made
+from tests.servers.postgres import PostgresServer
 from tests.servers.proxy import Proxy
 from tests.torture.every_verb import OPERATIONS, differences
+from tests.torture.load import Load
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +54,142 @@ async def test_operation_of_which_each_reply_was_lost_once_has_been_done_once(
     await disturbed.close()
     assert found == []
     assert raised[0] is OutcomeUnknown
+
+
+# ------------------------------------------------------------------------------- under a load
+
+
+@pytest.fixture
+def own_server() -> Iterator[PostgresServer]:
+    """A server that the test may kill."""
+    with made(PostgresServer) as server:
+        yield server
+
+
+async def test_load_goes_on_after_the_server_crashed_and_after_it_was_stopped_at_once(
+    own_server: PostgresServer,
+) -> None:
+    stores = [PostgresStore(parse_url(own_server.url)) for _ in range(3)]
+    load = Load(stores)
+
+    def kill_a_backend() -> None:
+        # The server ends all others then, and recovers as after a crash.
+        (pid,) = _others(own_server.url)[:1]
+        os.kill(pid, signal.SIGKILL)
+
+    def stop_and_start() -> None:
+        own_server.stop(signal.SIGQUIT)
+        own_server.start()
+
+    await load.run([kill_a_backend, stop_and_start, kill_a_backend])
+    await load.check(stores[0])
+    for store in stores:
+        await store.close()
+
+
+async def test_load_goes_on_while_connections_are_reset_ended_and_cut(
+    place: Place, way: Proxy, place_database: str
+) -> None:
+    stores = [PostgresStore(parse_url(f"{way.url}?namespace={place.namespace}")) for _ in range(3)]
+    load = Load(stores)
+
+    def end_all() -> None:
+        with psycopg.connect(place_database, autocommit=True) as admin:
+            for pid in _others(place_database):
+                admin.execute("SELECT pg_terminate_backend(%s)", (pid,))
+
+    faults = [way.reset, end_all, lambda: way.cut_after(200), lambda: way.lose_reply_to(b"")]
+    await load.run(faults * 3, between=20)
+    way.resume()
+    await load.check(stores[0])
+    for store in stores:
+        await store.close()
+
+
+def _others(url: str) -> list[int]:
+    with psycopg.connect(url, autocommit=True) as admin:
+        found = admin.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            " AND pid <> pg_backend_pid() AND application_name = 'headway'"
+        ).fetchall()
+    return [pid for (pid,) in found]
+
+
+# ------------------------------------------------------------------------------- who says nothing
+
+
+async def test_server_that_says_nothing_is_given_up_and_used_again_when_it_speaks(
+    place: Place, way: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "IDLE_MS", 200)
+    url = f"{way.url}?namespace={place.namespace}&patience_ms=200&connect_timeout=2&listen=off"
+    store = PostgresStore(parse_url(url))
+    await store.enqueue([job(1)])
+    way.stall()
+    with pytest.raises((StoreUnavailable, OutcomeUnknown)):
+        await store.enqueue([job(2)])
+    with pytest.raises((StoreUnavailable, OutcomeUnknown)):
+        await claim(store)
+    way.resume()
+    await store.enqueue([job(2)])
+    assert len((await claim(store, request=2)).jobs) == 2
+    await store.close()
+
+
+_STOPS_IN_ITS_TURN = """
+import asyncio, os, signal, sys, time
+from headway.core.errors import OutcomeUnknown
+from headway.stores.postgres import connection
+from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.store import PostgresStore
+from tests.postgres.places import claim
+
+connection.IDLE_MS = 3_000
+def stop(ledger):
+    print("stops", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(0.5)  # the stop comes to each thread by itself
+
+async def main():
+    store = PostgresStore(parse_url(sys.argv[1]))
+    try:
+        await store._decide(stop)
+    except OutcomeUnknown:
+        print("unknown", flush=True)
+    print(len((await claim(store, worker="late", n=1)).jobs), flush=True)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def _stopping_child(url: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _STOPS_IN_ITS_TURN, url]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+_IDLE_IN_TURN = """
+SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted
+AND state = 'idle in transaction' AND datname = current_database()
+"""
+
+
+async def test_process_that_is_stopped_in_its_turn_holds_up_the_others_no_longer_than_it_may_idle(
+    place: Place,
+) -> None:
+    store = place.open()
+    await store.enqueue([job(1), job(2)])
+    child = _stopping_child(place.url)
+    assert child.stdout is not None
+    assert await asyncio.to_thread(child.stdout.readline) == "stops\n"
+    (state,) = place.sql(_IDLE_IN_TURN)
+    assert state == (1,)
+    # The child is not let go: the server takes the turn from it.
+    assert len((await claim(store, n=1)).jobs) == 1
+    child.send_signal(signal.SIGCONT)
+    out, _ = await asyncio.to_thread(child.communicate)
+    # It is told, and works on by another connection.
+    assert out == "unknown\n1\n"
+    assert child.returncode == 0
+    await assert_clean(store)
