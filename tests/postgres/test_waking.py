@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from headway.stores.postgres import listening
+from headway.stores.postgres.listening import waiting_key
 from headway.stores.postgres.options import PostgresOptions, parse_url
 from headway.stores.postgres.wakes import Wakes
 from headway.testing.clock import FakeClock
@@ -71,11 +72,28 @@ async def asleep(wakes: Wakes, lane: str = LANE, until_at: int | None = None) ->
     return task
 
 
-def heard(options: PostgresOptions, wakes: Wakes) -> bool:
-    with psycopg.connect(options.conninfo) as db:
-        row = db.execute(wakes.probe.encode()).fetchone()
+def heard(options: PostgresOptions) -> bool:
+    """Whether anybody listens."""
+    key = waiting_key(options.namespace)
+    with psycopg.connect(options.conninfo, autocommit=True) as db:
+        row = db.execute(
+            "SELECT CASE WHEN pg_try_advisory_lock(%s) THEN NOT pg_advisory_unlock(%s)"
+            " ELSE true END",
+            (key, key),
+        ).fetchone()
     assert row is not None
     return bool(row[0])
+
+
+def say(db: psycopg.Connection, wakes: Wakes, lane: str = LANE) -> bool:
+    """Tells by a statement that goes with a commit; whether anybody was there to be told."""
+    speech = wakes.speech([(lane, None)])
+    assert speech is not None
+    cursor = psycopg.RawCursor(db)
+    text, bound = speech
+    row = cursor.execute(text.encode(), bound).fetchone()
+    assert row is not None
+    return row[1] == ""
 
 
 async def test_first_waiter_is_sent_to_claim_once_more_when_listening_begins(options, make):
@@ -87,10 +105,10 @@ async def test_first_waiter_is_sent_to_claim_once_more_when_listening_begins(opt
 async def test_commit_of_another_process_wakes_the_waiter_of_its_lane_alone(options, make):
     here, there = make(options), make(options)
     task, other = await asleep(here), await asleep(here, "other")
-    there.announce([(LANE, None)], heard(options, there))
+    there.announce([(LANE, None)])
     await asyncio.wait_for(task, LIMIT)
     assert not other.done()
-    there.announce([("other", None)], heard=True)
+    there.announce([("other", None)])
     await asyncio.wait_for(other, LIMIT)
 
 
@@ -98,38 +116,67 @@ async def test_moment_to_come_that_another_process_tells_shortens_the_sleep(opti
     here, there = make(options), make(options)
     task = await asleep(here)
     (sleeper,) = here._sleepers
-    there.announce([(LANE, clock() + 3_600_000)], heard=True)
+    there.announce([(LANE, clock() + 3_600_000)])
     await until(lambda: sleeper.until_at == clock() + 3_600_000)
-    there.announce([(LANE, clock() + 10)], heard=True)
+    there.announce([(LANE, clock() + 10)])
     await asyncio.wait_for(task, LIMIT)
 
 
-async def test_probe_says_whether_anybody_listens_and_nothing_is_told_if_nobody_does(options, make):
+async def test_commit_that_tells_for_itself_wakes_who_waits_elsewhere(options, make):
     here, there = make(options), make(options)
-    assert not heard(options, there)
-    there.announce([(LANE, None)], heard=False)
+    task, other = await asleep(here), await asleep(here, "other")
+    with psycopg.connect(options.conninfo, autocommit=True) as db:
+        assert say(db, there)
+    await asyncio.wait_for(task, LIMIT)
+    assert not other.done()
+    other.cancel()
+
+
+async def test_nothing_is_told_where_nobody_listens(options, make):
+    here, there = make(options), make(options)
+    there.announce([(LANE, None)], told=True)
     assert there._listening._thread is None
+    with psycopg.connect(options.conninfo, autocommit=True) as db:
+        db.execute("LISTEN headway_headway")
+        assert not say(db, there)
+        assert not list(db.notifies(timeout=0.01))
     task = await asleep(here)
-    assert heard(options, there)
+    assert heard(options)
     await asyncio.to_thread(here.close)
-    assert not heard(options, there)
+    assert not heard(options)
     task.cancel()
 
 
-async def test_probe_is_not_misled_by_others_that_probe_at_once(options, make):
-    wakes = make(options)
+async def test_commits_that_tell_at_once_do_not_take_each_other_for_listeners(
+    options, make, monkeypatch
+):
+    monkeypatch.setattr(listening, "TELL_EVERY", 0.0)
+    wakes, here = make(options), make(options)
 
-    def ask() -> set[bool]:
+    def tell() -> set[bool]:
         with psycopg.connect(options.conninfo, autocommit=True) as db:
-            rows = [db.execute(wakes.probe.encode()).fetchone() for _ in range(300)]
-        return {bool(row[0]) for row in rows if row}
+            return {say(db, wakes, "nobody's") for _ in range(300)}
 
     # Now and then two meet: then one tells for nothing. It must be the exception.
-    answers = await asyncio.gather(*[asyncio.to_thread(ask) for _ in range(2)])
+    answers = await asyncio.gather(*[asyncio.to_thread(tell) for _ in range(2)])
     assert all(False in one for one in answers)
-    task = await asleep(wakes)
-    answers = await asyncio.gather(*[asyncio.to_thread(ask) for _ in range(2)])
+    task = await asleep(here)
+    answers = await asyncio.gather(*[asyncio.to_thread(tell) for _ in range(2)])
     assert answers == [{True}, {True}]
+    task.cancel()
+
+
+async def test_commit_does_not_tell_for_itself_a_moment_after_another_or_its_own_listener(
+    options, make, monkeypatch
+):
+    here, there = make(options), make(options)
+    monkeypatch.setattr(listening, "TELL_EVERY", 3600.0)
+    assert there.speech([(LANE, None)]) is not None
+    assert there.speech([(LANE, None)]) is None
+    task = await asleep(here)
+    monkeypatch.setattr(listening, "TELL_EVERY", 0.0)
+    assert there.speech([(LANE, None)]) is not None
+    assert here.speech([(LANE, None)]) is None
     task.cancel()
 
 
@@ -139,13 +186,13 @@ async def test_commits_that_follow_each_other_at_once_are_told_together(options,
     task = await asleep(here)
     with psycopg.connect(options.conninfo, autocommit=True) as ear:
         ear.execute("LISTEN headway_headway")
-        there.announce([("first", None)], heard=True)
+        there.announce([("first", None)])
         await until(lambda: not there._listening._to_tell)
         for n in range(5):
-            there.announce([(f"lane {n}", None)], heard=True)
+            there.announce([(f"lane {n}", None)])
             list(ear.notifies(timeout=0.01))
         monkeypatch.setattr(listening, "TELL_EVERY", 0.0)
-        there.announce([(LANE, None)], heard=True)
+        there.announce([(LANE, None)])
         await asyncio.wait_for(task, LIMIT)
         (told,) = ear.notifies(timeout=LIMIT, stop_after=1)
     assert [lane for lane, _ in json.loads(told.payload)[1]] == [
@@ -157,7 +204,7 @@ async def test_commits_that_follow_each_other_at_once_are_told_together(options,
 async def test_lanes_too_many_for_a_payload_wake_everybody(options, make):
     here, there = make(options), make(options)
     task = await asleep(here, "quiet")
-    there.announce([(f"{n:0500}", None) for n in range(40)], heard=True)
+    there.announce([(f"{n:0500}", None) for n in range(40)])
     await asyncio.wait_for(task, LIMIT)
 
 
@@ -165,7 +212,7 @@ async def test_own_notification_does_not_wake_twice(options, make):
     here, there = make(options), make(options)
     task, other = await asleep(here), await asleep(there)
     before = here.count
-    here.announce([(LANE, None)], heard=True)
+    here.announce([(LANE, None)])
     await asyncio.wait_for(asyncio.gather(task, other), LIMIT)
     assert here.count == before + 1
 
@@ -175,7 +222,7 @@ async def test_lone_process_notifies_nobody(options, make):
     with psycopg.connect(options.conninfo, autocommit=True) as ear:
         ear.execute("LISTEN headway_headway")
         task = await asleep(wakes)
-        wakes.announce([(LANE, None)], heard=True)
+        wakes.announce([(LANE, None)])
         await asyncio.wait_for(task, LIMIT)
         await until(lambda: not wakes._listening._to_tell)
         # It is told before the next look, if at all.
@@ -187,12 +234,12 @@ async def test_listening_ends_some_time_after_the_last_waiter(options, make, mon
     monkeypatch.setattr(listening, "LINGER", 0.05)
     wakes = make(options)
     task = await asleep(wakes)
-    assert heard(options, wakes)
+    assert heard(options)
     task.cancel()
     await until(lambda: not wakes._listening.attending)
-    await until(lambda: not heard(options, wakes))
+    await until(lambda: not heard(options))
     again = await asleep(wakes)
-    assert heard(options, wakes)
+    assert heard(options)
     again.cancel()
 
 
@@ -200,7 +247,7 @@ async def test_listening_ends_some_time_after_the_last_waiter(options, make, mon
 async def test_where_nothing_can_be_heard_commits_are_looked_for(options, make, change):
     here = make(replace(options, **change))
     task = await asleep(here)
-    assert not heard(options, here)
+    assert not heard(options)
     with psycopg.connect(options.conninfo) as db:
         db.execute("CREATE TABLE anything (n int)")
     await asyncio.wait_for(task, LIMIT)
@@ -238,7 +285,7 @@ async def test_broken_connection_sends_everybody_to_look_and_is_made_anew(option
         await asyncio.wait_for(task, LIMIT)
         await until(lambda: here._listening.attending)
         task = await asleep(here)
-        there.announce([(LANE, None)], heard(options, there))
+        there.announce([(LANE, None)])
         await asyncio.wait_for(task, LIMIT)
 
 
@@ -256,7 +303,7 @@ async def test_server_that_is_away_lets_waiters_look_now_and_then(make, monkeypa
         await until(lambda: here._listening.attending)
         there = make(parse_url(server.url))
         task = await asleep(here)
-        there.announce([(LANE, None)], heard=True)
+        there.announce([(LANE, None)])
         await asyncio.wait_for(task, LIMIT)
 
 
@@ -270,10 +317,11 @@ async def test_notification_that_is_not_ours_only_makes_us_look(options, make):
 
 async def test_namespaces_do_not_wake_each_other(options, make):
     here = make(options)
-    there = make(replace(options, namespace="other"))
+    elsewhere = replace(options, namespace="other")
+    there = make(elsewhere)
     task = await asleep(here)
-    assert not heard(options, there)
-    there.announce([(LANE, None)], heard=True)
+    assert not heard(elsewhere)
+    there.announce([(LANE, None)])
     again = await asleep(there)
     assert not task.done()
     task.cancel()

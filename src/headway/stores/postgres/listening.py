@@ -11,7 +11,7 @@ import secrets
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 
@@ -47,6 +47,12 @@ SELECT set_config('synchronous_commit', 'off', true),
        CASE WHEN pg_try_advisory_lock(%s) THEN pg_advisory_unlock(%s)::text
             ELSE pg_notify(%s, %s)::text END
 """
+# With a commit, which a queue of the server that is full must not make fail.
+_SPEECH = """
+SELECT set_config('synchronous_commit', 'off', true),
+       CASE WHEN pg_try_advisory_lock($1) THEN pg_advisory_unlock($1)::text
+            WHEN pg_notification_queue_usage() < 0.5 THEN pg_notify($2, $3)::text END
+"""
 
 Payload = tuple[str, list[tuple[str | None, int | None]]]
 """Who tells it, and the lanes."""
@@ -61,17 +67,9 @@ def waiting_key(namespace: str) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
-def probe(namespace: str) -> str:
-    """A statement that answers, as one boolean, whether anybody listens.
-
-    To be run after the commit: whoever began to listen later claims once more after that, and
-    sees what was committed.
-    """
-    key = waiting_key(namespace)
-    return (
-        f"SELECT CASE WHEN pg_try_advisory_lock({key})"
-        f" THEN NOT pg_advisory_unlock({key}) ELSE true END"
-    )
+def _payload(name: str, lanes: Sequence[tuple[str | None, int | None]]) -> str:
+    payload = _encode((name, lanes))
+    return (payload if len(payload) <= _MOST else _encode((name, [(None, None)]))).decode()
 
 
 class Listening:
@@ -131,8 +129,30 @@ class Listening:
     def tell(self, lanes: Lanes) -> None:
         """Tells the other processes of a commit, soon and together with others."""
         with self._lock:
+            begun = bool(self._to_tell)
             self._to_tell.update(dict.fromkeys(lanes))
-        self._start()
+        if not begun:
+            self._start()
+
+    def speech(self, lanes: Lanes) -> tuple[str, tuple[int, str, str]] | None:
+        """A statement that tells the other processes of a commit, to go with it.
+
+        It saves whoever listens the time until this process's thread has come to tell it. To be
+        run after the commit: whoever began to listen later claims once more after that, and sees
+        what was committed.
+
+        Args:
+            lanes: as for `tell`.
+
+        Returns:
+            The text and what it is bound to; None where `tell` does it better: something was told
+            a moment ago, or this process would be told of its own commits.
+        """
+        now = monotonic()
+        if self._attending or self._to_tell or now < self._told_at + TELL_EVERY:
+            return None
+        self._told_at = now
+        return _SPEECH, (self._key, self._channel, _payload(self._name, list(lanes)))
 
     def close(self, seconds: float) -> None:
         """Ends it. Blocks until it has, or for so long."""
@@ -235,10 +255,8 @@ class Listening:
             return
         with self._lock:
             lanes, self._to_tell = list(self._to_tell), {}
-        payload = _encode((self._name, lanes))
-        if len(payload) > _MOST:
-            payload = _encode((self._name, [(None, None)]))
-        db.execute(_TELL, (self._key, self._key, self._channel, payload.decode()))
+        payload = _payload(self._name, lanes)
+        db.execute(_TELL, (self._key, self._key, self._channel, payload))
         self._told_at = monotonic()
 
     def _until_next(self) -> float:

@@ -46,6 +46,16 @@ FOLD_EVERY = 64
 """Steps with the turn, of one process, after which one folds counts."""
 
 
+Woken = dict[tuple[str | None, int | None], None]
+"""Lanes that are woken (None: any), with from when (None: now)."""
+Speech = Callable[[Woken], Sent | None]
+"""Makes the statement that tells other processes of a commit, if there is to be one."""
+
+
+def silent(_: Woken) -> None:
+    """Tells nobody; who was woken is told by somebody else."""
+
+
 class Mode(Enum):
     """How much of the store a step has for itself."""
 
@@ -83,12 +93,12 @@ class Done(NamedTuple):
     Attributes:
         wrote: whether it wrote anything.
         woken: lanes to wake (None: any), with from when (None: now).
-        heard: whether somebody waits in another process; None where it was not asked.
+        told: whether those who wait in other processes were told.
     """
 
     wrote: bool
-    woken: dict[tuple[str | None, int | None], None]
-    heard: bool | None
+    woken: Woken
+    told: bool
 
 
 def lock_key(namespace: str) -> int:
@@ -102,7 +112,7 @@ class Session:
     Args:
         shared: with the store's other sessions.
         link: opens the connection.
-        probe: asks whether anybody listens in another process; "" for never.
+        speech: makes what tells other processes of a commit; None where it is told later.
 
     Attributes:
         now: the store's time of the step, ms.
@@ -127,7 +137,7 @@ class Session:
         totals: of rates, by (gate, after): what is forgotten by then, and what counts still.
     """
 
-    def __init__(self, shared: Shared, link: Callable[[], Link], probe: str = "") -> None:
+    def __init__(self, shared: Shared, link: Callable[[], Link], speech: Speech) -> None:
         self.shared = shared
         self.registry = shared.registry
         self.flows, self.policies = self.registry.flows, self.registry.policies
@@ -138,7 +148,7 @@ class Session:
         self.mode = Mode.READ
         self._connect = link
         self._link: Link | None = None
-        self._probe = probe
+        self._speech = speech
         self._turns = 0
         self._lock = lock_key(shared.options.namespace)
         self._clean()
@@ -406,12 +416,10 @@ class Session:
             batch.append(("RELEASE SAVEPOINT headway_send", ()))
         elif self.mode is not Mode.BLIND and self.mode is not Mode.PEEK:
             batch.append(("COMMIT", ()))
-        probed = bool(woken and self._probe and self._wrote)
-        if probed:
+        speech = self._speech(woken) if woken and self._wrote else None
+        if speech is not None:
             # After the commit: who begins to listen later looks once more, and sees it.
-            batch += (
-                [(SYNC, ()), (self._probe, ())] if self.mode is Mode.BLIND else [(self._probe, ())]
-            )
+            batch += [(SYNC, ()), speech] if self.mode is Mode.BLIND else [speech]
         answers = self.link.run(batch) if batch else []
         if self.mode is Mode.BLIND and sent:
             self.shared.time.heard(answers[0][0][0])
@@ -423,7 +431,7 @@ class Session:
             self.shared.high_water = self.number(HIGH_WATER)
             self.shared.watch.wrote(self.shared.high_water)
         self._learn()
-        return Done(self._wrote, woken, bool(answers[-1][0][0]) if probed else None)
+        return Done(self._wrote, woken, speech is not None)
 
     def _closing(self) -> list[Sent]:
         batch, self._queue = self._queue, []

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from headway.contract.clock import Clock
 from headway.stores.ledger import wakes
-from headway.stores.postgres import listening
 from headway.stores.postgres.listening import Listening
 from headway.stores.postgres.options import PostgresOptions
 
@@ -19,29 +18,28 @@ class Wakes(wakes.Wakes):
         clock: tells the store's ms since 1970.
 
     Attributes:
-        probe: a statement that answers whether anybody listens in another process; to be run
-            after a commit that wakes lanes, in the same round trip.
+        speech: makes the statement that tells other processes of a commit, see `Listening.speech`.
     """
 
     def __init__(self, options: PostgresOptions, clock: Clock) -> None:
         super().__init__(clock)
-        self.probe = listening.probe(options.namespace)
         self._listening = Listening(
             options, hear=self.wake, miss=self.wake_all, waiting=lambda: self.waiting
         )
+        self.speech = self._listening.speech
 
     def announce(
-        self, lanes: Iterable[tuple[str | None, int | None]], heard: bool | None = None
+        self, lanes: Iterable[tuple[str | None, int | None]], *, told: bool = False
     ) -> None:
         """Tells of a commit: first who waits here, then who waits elsewhere.
 
         Args:
             lanes: each with from when; None for any lane, None for now.
-            heard: what `probe` answered; None where it was not asked.
+            told: who waits elsewhere was told with the commit.
         """
         given = list(lanes)
         self.wake(given)
-        if heard is not False:
+        if not told:
             self._listening.tell(given)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
