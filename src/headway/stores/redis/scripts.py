@@ -12,6 +12,7 @@ from importlib.resources import files
 
 from headway.core.errors import InvariantBroken
 
+_QUICK = re.compile(r"^-- quick: (\S+)$", re.MULTILINE)
 _NEEDS = re.compile(r"^-- needs:(.*)$", re.MULTILINE)
 _TABLE = re.compile(r"^local ([A-Z]\w*) = \{\}$", re.MULTILINE)
 _KEY = re.compile(r"^Keys\.(\w+) = KEYS\[(\d+)\]", re.MULTILINE)
@@ -19,6 +20,7 @@ _USE = re.compile(r"\bKeys\.(\w+)")
 _LINE = re.compile(r"user_script:(\d+):")
 _KEYS = "base.keys"
 _RUNNER = "base.run"
+_QUICK_WAY = "base.quick"
 _AT_ONCE = frozenset({"base.write"})
 """Modules that do something by themselves, before any verb."""
 
@@ -62,12 +64,17 @@ def script(name: str) -> Script:
         name: its module, as "verbs.claim" or "reads.read_job"; its table has a function `run`.
 
     Returns:
-        The script: its module, all that it needs, and the runner around it.
+        The script: its module, all that it needs, and the runner around it; before them the module
+        that answers the commonest calls, if it names one.
 
     Raises:
         InvariantBroken: a module is missing, has no table of its own, or needs itself.
     """
     order: dict[str, None] = {}
+    first = _QUICK.search(source(name))
+    if first is not None:
+        _need(_QUICK_WAY, order, ())
+        _need(first.group(1), order, ())
     _need(_RUNNER, order, ())
     _need(name, order, ())
     keys = _keys_of(order)
@@ -76,6 +83,8 @@ def script(name: str) -> Script:
     line = 1
     for module in order:
         text = _told_keys(keys) if module == _KEYS else _wrapped(module)
+        if first is not None and module == first.group(1):
+            text += f"{_answered(module)}\n"
         starts.append(line)
         parts.append(text)
         line += text.count("\n")
@@ -160,6 +169,12 @@ def _table(module: str) -> str:
         message = f"the script module {module} has no table of its own"
         raise InvariantBroken(message)
     return found.group(1)
+
+
+def _answered(module: str) -> str:
+    """Ends the script where a verb's quick module answers; what is behind it is not even made."""
+    call = f"{_table(_QUICK_WAY)}.call({_table(module)})"
+    return f"local answer = {call} if answer then return answer end"
 
 
 def _wrapped(module: str) -> str:

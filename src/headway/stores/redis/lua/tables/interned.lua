@@ -1,5 +1,5 @@
 -- Flows and policies: what repeats from job to job stands once, under a number.
--- needs: base.keys, base.codec, base.write
+-- needs: base.keys, base.codec, base.write, tables.policy_texts
 --
 -- Numbers begin at 1 and are never given twice. What is read is kept for the rest of the script and
 -- is not to be changed.
@@ -53,52 +53,13 @@ function Interned.flow(flow)
   return thing('F', flow, decode_flow)
 end
 
--- Values in a fixed order, false for none: equal policies are equal texts.
-local function encode_policy(policy)
-  local retry, follow = policy.retry, policy.on_final
-  return {
-    { retry.attempts, retry.base_ms, retry.factor, retry.cap_ms, retry.jitter },
-    policy.timeout_ms or false,
-    policy.start_within_ms,
-    policy.on_deadline,
-    policy.reconcile or false,
-    policy.reconcile_within_ms,
-    follow and { follow.kind, follow.lane or false, follow.states } or false,
-    policy.keep_ms,
-    policy.key_for_ms,
-    policy.cascade or false,
-  }
-end
-
-local function decode_policy(kept)
-  local retry, follow = kept[1], kept[7] or nil
-  return {
-    retry = {
-      attempts = retry[1],
-      base_ms = retry[2],
-      factor = retry[3],
-      cap_ms = retry[4],
-      jitter = retry[5],
-    },
-    timeout_ms = kept[2] or nil,
-    start_within_ms = kept[3],
-    on_deadline = kept[4],
-    reconcile = kept[5] or nil,
-    reconcile_within_ms = kept[6],
-    on_final = follow and { kind = follow[1], lane = follow[2] or nil, states = follow[3] },
-    keep_ms = kept[8],
-    key_for_ms = kept[9],
-    cascade = kept[10],
-  }
-end
-
 -- The policy's number; a new policy is given one.
 --   policy: all its fields by names, defaults written out.
 function Interned.policy_number(policy)
-  return number('p', cmsgpack.pack(encode_policy(policy)))
+  return number('p', cmsgpack.pack(PolicyTexts.encode(policy)))
 end
 
 -- The policy of a number.
 function Interned.policy(policy)
-  return thing('P', policy, decode_policy)
+  return thing('P', policy, PolicyTexts.decode)
 end

@@ -1,10 +1,11 @@
 -- The row of a new job that has nothing but its arguments, as `job_record` packs it.
--- needs: base.codec
+-- needs:
 
 local PlainRow = {}
 
 local pack, char, byte = struct.pack, string.char, string.byte
-local NONE = Codec.NONE
+-- What stands for no moment; see base/codec.
+local NONE = 281474976710655
 -- What stands behind the moment of creation of a job that never ran, up to its arguments.
 local FRESH = pack('>I4I4I6I6I6I6I6BI2I2I4', 0, 0, 0, 0, NONE, NONE, NONE, 0, 0, 0, 0)
 local LETTERS = { waiting = byte('w'), scheduled = byte('s') }

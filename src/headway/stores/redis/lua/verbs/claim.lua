@@ -1,4 +1,5 @@
 -- Claim: what is due is promoted, then jobs start in order with all their permits.
+-- quick: quick.claim
 -- needs: base.time, base.write, tables.gates, tables.jobs, tables.workers
 -- needs: engine.expire, engine.feeding, engine.gate_book, engine.lane_share, engine.lane_work
 -- needs: engine.lapse, engine.promotion, engine.step

@@ -3,6 +3,7 @@
 -- Most enqueues are of one job that has no gates, key, subject, stage, expiry, candidates or entry,
 -- and of a kind whose jobs end by a plain mark. The time of such a call is spent on making functions,
 -- so this script has few. Whatever it cannot do at once, it leaves to `enqueue`, unwritten.
+-- quick: quick.enqueue
 -- needs: base.codec, base.keys, base.time, base.write
 -- needs: tables.counts, tables.interned, tables.job_arrivals, tables.plain_row, engine.wakes
 

@@ -1,4 +1,5 @@
 -- Settle: what live runs say is written, each checked by itself.
+-- quick: quick.settle
 -- needs: base.time, base.write, tables.counts, tables.jobs, tables.workers
 -- needs: engine.horizon, engine.outcomes, engine.step
 local Settle = {}

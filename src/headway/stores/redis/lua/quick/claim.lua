@@ -1,0 +1,177 @@
+-- Claim, the quick way: one lane whose only flow passes no gate, and jobs with nothing but their
+-- arguments; or nothing at all.
+-- needs: base.keys, base.quick, tables.policy_texts
+
+local QuickClaim = {}
+
+local pack, unpack_bytes, sub, byte = struct.pack, struct.unpack, string.sub, string.byte
+
+-- The worker's values, if its lease lives and the request is new; see tables/workers.
+local function worker_of(request)
+  local kept = redis.call('HGET', Keys.workers, request.worker)
+  local values = kept and cmsgpack.unpack(kept)
+  if values and not values[6] and values[4] > Quick.now and request.request > values[5] then
+    return values
+  end
+  return nil
+end
+
+-- When the next job or timer of a sorted set by moments is due; nil for none.
+local function first_of(key)
+  return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+end
+
+-- When something is due that a claim would see to; math.huge for nothing.
+--   name: of the lane.
+local function next_at(name)
+  local low, high = '[' .. name, '(' .. sub(name, 1, -2) .. '\1'
+  local member = redis.call('ZRANGEBYLEX', Keys.scheduled, low, high, 'LIMIT', 0, 1)[1]
+  local due_at = member and unpack_bytes('>I6', member, #name + 1) or math.huge
+  return math.min(due_at, first_of(Keys.timers) or math.huge)
+end
+
+-- Whether the lane is there and has no rules of its own.
+local function is_bare(lane)
+  local kept = redis.call('HGET', Keys.lanes, lane)
+  local row = kept and cmsgpack.unpack(kept)
+  local current = row and (row.override or row.spec)
+  return row and not (current and (current.fair == 'tenant' or current.concurrency))
+end
+
+-- The flow by its number as it is packed, if it passes no gate and was never found shut; else nil.
+local function flow_of(number)
+  local key = cmsgpack.unpack(redis.call('HGET', Keys.numbers, 'F' .. number))
+  if #key[4] > 0 or redis.call('HEXISTS', Keys.shut, number) == 1 then
+    return nil
+  end
+  local gates = redis.call(
+    'HMGET', Keys.gates, 'all', 'lane:' .. key[1], 'tenant:' .. key[2], 'kind:' .. key[3]
+  )
+  return not (gates[1] or gates[2] or gates[3] or gates[4]) and key or nil
+end
+
+-- What waits in the flow: members, their ids and rows; nil if one has more than its arguments.
+local function heads_of(number, n)
+  local high = pack('>I4', unpack_bytes('>I4', number) + 1)
+  local found = redis.call('ZRANGEBYLEX', Keys.waiting, '[' .. number, '(' .. high, 'LIMIT', 0, n)
+  local ids = {}
+  for place = 1, #found do
+    ids[place] = sub(found[place], 21)
+  end
+  if #ids == 0 then
+    return nil
+  end
+  local raws = redis.call('HMGET', Keys.jobs, unpack(ids))
+  for place = 1, #raws do
+    -- Flags: a ticket, or arguments that stand apart.
+    if byte(raws[place], 2) % 128 >= 32 or unpack_bytes('>I4', raws[place], 76) > 0 then
+      return nil
+    end
+  end
+  return found, ids, raws
+end
+
+-- The row of a job that starts; what is told of it goes into `told`.
+local function started(told, request, id, raw)
+  local worker = request.worker
+  local priority, due, _, policy, _, run, attempt, blocked =
+    unpack_bytes('>I4I6I6I4I6I4I4I6', raw, 7)
+  local before, last = unpack_bytes('>I2I2', raw, 72)
+  local from = 80 + before
+  local args = sub(raw, from + last, -2)
+  local flow = unpack_bytes('>I4', raw, 3)
+  told.jobs[#told.jobs + 1] =
+    { id, run + 1, attempt + 1, '', false, args, priority, due, flow, policy, false, false, '' }
+  if not told.known[policy] then
+    told.known[policy] = true
+    local kept = redis.call('HGET', Keys.numbers, 'P' .. sub(raw, 23, 26))
+    told.policies[#told.policies + 1] = { policy, PolicyTexts.decode(cmsgpack.unpack(kept)) }
+  end
+  return 'r'
+    .. sub(raw, 2, 32)
+    .. pack('>I4I4I6I6I6', run + 1, attempt + 1, blocked, request.request, Quick.now)
+    .. sub(raw, 59, 71)
+    .. pack('>I2', #worker)
+    .. sub(raw, 74, 79)
+    .. worker
+    .. sub(raw, from)
+end
+
+local function start(told, request, name, number, holder, heads, ids, raws)
+  local rows, held = {}, {}
+  for place = 1, #ids do
+    rows[2 * place - 1] = ids[place]
+    rows[2 * place] = started(told, request, ids[place], raws[place])
+    held[2 * place - 1], held[2 * place] = 0, holder .. ids[place]
+  end
+  redis.call('ZREM', Keys.waiting, unpack(heads))
+  redis.call('ZADD', Keys.held, unpack(held))
+  redis.call('HSET', Keys.jobs, unpack(rows))
+  local high = pack('>I4', unpack_bytes('>I4', number) + 1)
+  local found = #ids < request.n
+    or not redis.call('ZRANGEBYLEX', Keys.waiting, '[' .. number, '(' .. high, 'LIMIT', 0, 1)[1]
+  if found then
+    redis.call('ZREM', Keys.flowing, name .. number)
+  end
+  Quick.count(name, 'waiting', 'running', 'started', #ids)
+end
+
+local function keep_worker(worker, request, number)
+  local now = Quick.now
+  if number == 0 and worker[4] >= now + math.floor(request.lease_ms / 2) then
+    return
+  end
+  worker[3] = now
+  worker[4] = math.max(worker[4], now + request.lease_ms)
+  worker[5] = number > 0 and request.request or worker[5]
+  worker[2] = #worker[2] > 0 and worker[2] or { request.lanes[1][1] }
+  redis.call('HSET', Keys.workers, request.worker, cmsgpack.pack(worker))
+  redis.call('ZADD', Keys.leases, worker[4], request.worker)
+end
+
+-- As verbs/claim; nil for what is not done here.
+function QuickClaim.run(request)
+  local lane, now = request.lanes[1][1], Quick.now
+  local name, holder = Quick.name(lane), Quick.name(request.worker)
+  if #request.lanes > 1 or #request.after > 0 or request.n < 1 or not name or not holder then
+    return nil
+  end
+  local worker, at = worker_of(request), next_at(name)
+  if not worker or at <= now or (first_of(Keys.expiry) or math.huge) <= now then
+    return nil
+  end
+  local low, high = '[' .. name, '(' .. sub(name, 1, -2) .. '\1'
+  local flows = redis.call('ZRANGEBYLEX', Keys.flowing, low, high, 'LIMIT', 0, 2)
+  local told = { jobs = {}, flows = {}, policies = {}, known = {} }
+  if #flows > 1 or not is_bare(lane) then
+    return nil
+  end
+  local number, flow, heads, ids, raws
+  if #flows == 1 then
+    number = sub(flows[1], -4)
+    flow = flow_of(number)
+    if flow == nil then
+      return nil
+    end
+    heads, ids, raws = heads_of(number, request.n)
+    if heads == nil then
+      return nil
+    end
+  end
+  Quick.freely()
+  Quick.keep()
+  if heads then
+    told.flows[1] = { unpack_bytes('>I4', number), flow[1], flow[2], flow[3] }
+    start(told, request, name, number, holder, heads, ids, raws)
+  end
+  keep_worker(worker, request, #told.jobs)
+  return {
+    jobs = told.jobs,
+    flows = told.flows,
+    policies = told.policies,
+    lease_until = worker[4],
+    next_at = at < math.huge and at or nil,
+    again = #told.jobs >= request.n,
+    after = {},
+  }
+end

@@ -1,0 +1,65 @@
+-- Enqueue, the quick way: one job with nothing but its arguments, due now, of a kind and in a lane
+-- that had one before.
+-- needs: base.keys, base.quick, tables.policy_texts, tables.plain_row
+
+local QuickEnqueue = {}
+
+local pack = struct.pack
+-- Jobs that stand together in one chunk of arrivals; see tables/job_arrivals.
+local CHUNK = 64
+
+-- Whether the lane exists, and takes as many jobs as one likes.
+local function is_unlimited(lane)
+  local kept = redis.call('HGET', Keys.lanes, lane)
+  local row = kept and cmsgpack.unpack(kept)
+  local current = row and (row.override or row.spec)
+  return row and not (current and current.max_backlog)
+end
+
+-- The numbers of the flow and the policy; false for what has none yet.
+local function numbers_of(shape, policy)
+  local flow = cmsgpack.pack({ shape[2], shape[3], shape[1], {} })
+  local text = cmsgpack.pack(PolicyTexts.encode(policy))
+  return redis.call('HMGET', Keys.numbers, 'f' .. flow, 'p' .. text)
+end
+
+-- Files a job under its arrival.
+local function arrive(id, seq)
+  local number = math.floor(seq / CHUNK)
+  local field = pack('>I6', number)
+  local chunk = redis.call('HGET', Keys.arrivals, field) or ''
+  redis.call('HSET', Keys.arrivals, field, chunk .. string.char(seq % CHUNK) .. id)
+  if chunk == '' then
+    redis.call('ZADD', Keys.chunks, number, field)
+  end
+end
+
+local function write(job, numbers, name)
+  local id, now = job[1], Quick.now
+  local seq = redis.call('HINCRBY', Keys.facts, 'seq', 1)
+  local place = { flow = tonumber(numbers[1]), policy = tonumber(numbers[2]) }
+  local row = PlainRow.pack('waiting', place, job[4], job[5] or now, seq, now, job[3])
+  redis.call('HSET', Keys.jobs, id, row)
+  redis.call('ZADD', Keys.waiting, 0, string.sub(row, 3, 22) .. id)
+  redis.call('ZADD', Keys.flowing, 0, name .. string.sub(row, 3, 6))
+  arrive(id, seq)
+  Quick.count(name, nil, 'waiting', 'enqueued', 1)
+end
+
+-- As verbs/enqueue_plain; nil for what is not done here.
+function QuickEnqueue.run(request)
+  local job, shape = request.jobs[1], request.shapes[1]
+  local name = Quick.name(shape[2])
+  if #request.jobs > 1 or not name or (job[5] or 0) > Quick.now then
+    return nil
+  end
+  if redis.call('HEXISTS', Keys.jobs, job[1]) == 1 or not is_unlimited(shape[2]) then
+    return nil
+  end
+  local numbers = numbers_of(shape, request.policies[shape[5]])
+  if not (numbers[1] and numbers[2]) or not Quick.keep() then
+    return nil
+  end
+  write(job, numbers, name)
+  return true, shape[2]
+end

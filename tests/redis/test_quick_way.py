@@ -1,0 +1,255 @@
+"""The quick way of a verb answers the commonest calls as the verb does, and leaves the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha1
+from typing import Any
+
+import pytest
+
+from headway.contract.claims import ClaimRequest
+from headway.contract.definitions import DeclareLane, DefineRequest, LaneSpec, SetGate
+from headway.contract.outcomes import Failed, Outcome, SettleRequest, Succeeded
+from headway.core.job import NewJob, derived_id
+from headway.stores.redis.scripts import Script, script
+from headway.stores.redis.store import RedisStore
+from tests.redis.admin import admin, new_url, opened
+from tests.redis.harness import START_AT, Snippets
+from tests.servers.redis import GivenRedis, RedisServer
+
+ANSWERED = "if answer then return answer end"
+COUNTED = "if answer then redis.call('INCR', KEYS[1] .. ':answered') return answer end"
+
+Step = Callable[["World"], Awaitable[object]]
+
+
+def by_quick_way(name: str) -> Script:
+    """A script that counts what its quick way answers."""
+    return _patched(name, ANSWERED, COUNTED)
+
+
+def by_verb(name: str) -> Script:
+    """A script without its quick way."""
+    return _patched(name, ANSWERED, "")
+
+
+def _patched(name: str, old: str, new: str) -> Script:
+    found = script(name)
+    text = found.text
+    if old in text:
+        at = text.index(old)
+        line = text.rindex("\n", 0, at) + 1
+        text = (
+            text[:at] + new + text[at + len(old) :] if new else text[:line] + text[at + len(old) :]
+        )
+    return replace(found, text=text, sha=sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+class World:
+    """A store whose scripts are made by `made`, and what it answers."""
+
+    def __init__(self, url: str, made: Callable[[str], Script]) -> None:
+        self.now = START_AT
+        self.made = made
+        self.url = new_url(url)
+        with self.scripts():
+            self.store: RedisStore = opened(self.url, lambda: self.now)
+        self.snippets = Snippets(url, self.url.rpartition("=")[2])
+        self.request = 0
+
+    @contextmanager
+    def scripts(self) -> Generator[None]:
+        """This world's scripts, instead of those that the store would run."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("headway.stores.redis.store.script", self.made)
+            yield
+
+    def answered(self) -> int:
+        """How often the quick way answered since the last look."""
+        with admin(self.url) as other:
+            found: Any = [
+                int(other.getdel(key)) for key in other.keys(f"*{self._namespace}*:answered")
+            ]
+        return sum(found)
+
+    @property
+    def _namespace(self) -> str:
+        return self.url.rpartition("=")[2]
+
+    def left(self) -> dict[str, dict[bytes, object]]:
+        """All that the store holds, but for its identity."""
+        found = {key.rpartition(":")[2]: value for key, value in self.snippets.contents().items()}
+        found["facts"].pop(b"identity")
+        return found
+
+    async def enqueue(self, number: int, **fields: Any) -> object:
+        id_ = derived_id("quick", number)
+        asked: dict[str, Any] = {"kind": "call", "args": b'{"n": 1}', **fields}
+        return await self.store.enqueue([NewJob(id=id_, **asked)])
+
+    async def claim(self, n: int = 10, worker: str = "w", **fields: Any) -> object:
+        self.request += 1
+        asked: dict[str, Any] = {"lanes": (("main", 1),), "request": self.request, **fields}
+        asked |= {"worker": worker, "n": n, "free": n, "lease_ms": 30_000}
+        reply = await self.store.claim(ClaimRequest(**asked))
+        return replace(reply, seen=0)
+
+    async def settle(self, *numbers: int, run: int = 1, worker: str = "w") -> object:
+        ids = [derived_id("quick", number) for number in numbers]
+        return await self.end(*(Succeeded(id_, run) for id_ in ids), worker=worker)
+
+    async def end(self, *outcomes: Outcome, worker: str = "w") -> object:
+        return await self.store.settle(SettleRequest(worker=worker, outcomes=outcomes))
+
+    async def cap(self, gate: str) -> object:
+        item = SetGate(name=gate, capacity=1)
+        return await self.store.define(DefineRequest(items=(item,), author="me"))
+
+    async def lane(self, **fields: Any) -> object:
+        item = DeclareLane(spec=LaneSpec(name="main", **fields))
+        return await self.store.define(DefineRequest(items=(item,), author="me"))
+
+    async def wait(self, ms: int) -> object:
+        self.now += ms
+        return None
+
+    async def close(self) -> None:
+        await self.store.close()
+        self.snippets.close()
+
+
+async def _of_two(world: World) -> object:
+    first, second = derived_id("quick", 1), derived_id("quick", 2)
+    return await world.end(Succeeded(first, 1), Succeeded(second, 1, result=b"1"))
+
+
+async def _fail(world: World) -> object:
+    return await world.end(Failed(derived_id("quick", 1), 1, error="no"))
+
+
+# A lane and a worker that the store knows.
+KNOWN: list[Step] = [lambda w: w.enqueue(0), lambda w: w.claim(), lambda w: w.settle(0)]
+TWO: list[Step] = [*KNOWN, lambda w: w.enqueue(1), lambda w: w.enqueue(2)]
+
+ANSWERS: dict[str, tuple[list[Step], Step]] = {
+    "enqueue": (KNOWN, lambda w: w.enqueue(1)),
+    "enqueue due before": (KNOWN, lambda w: w.enqueue(1, due_at=START_AT - 5, priority=7)),
+    "claim of one of two": (TWO, lambda w: w.claim(1)),
+    "claim of both": (TWO, lambda w: w.claim(2)),
+    "claim of more": (TWO, lambda w: w.claim(3)),
+    "claim of none": (KNOWN, lambda w: w.claim()),
+    "claim of none later": ([*KNOWN, lambda w: w.wait(20_000)], lambda w: w.claim()),
+    "claim before another is due": (
+        [*TWO, lambda w: w.enqueue(3, due_at=START_AT + 900)],
+        lambda w: w.claim(),
+    ),
+    "settle of one": ([*TWO, lambda w: w.claim()], lambda w: w.settle(1)),
+    "settle of two": ([*TWO, lambda w: w.claim()], lambda w: w.settle(2, 1)),
+    "settle while a lease is young": (
+        [*TWO, lambda w: w.claim(), lambda w: w.wait(29_999)],
+        lambda w: w.settle(1),
+    ),
+}
+
+LEAVES: dict[str, tuple[list[Step], Step]] = {
+    "enqueue in a new lane": ([], lambda w: w.enqueue(1)),
+    "enqueue in a limited lane": (
+        [*KNOWN, lambda w: w.lane(max_backlog=5)],
+        lambda w: w.enqueue(1),
+    ),
+    "enqueue of a new kind": (KNOWN, lambda w: w.enqueue(1, kind="mail")),
+    "enqueue of a known id": (TWO, lambda w: w.enqueue(1)),
+    "enqueue for later": (KNOWN, lambda w: w.enqueue(1, due_at=START_AT + 1)),
+    "claim by a new worker": (TWO, lambda w: w.claim(worker="other")),
+    "claim when the lease has ended": ([*TWO, lambda w: w.wait(30_000)], lambda w: w.claim()),
+    "claim sent again": (TWO, lambda w: w.claim(request=1)),
+    "claim of two lanes": (TWO, lambda w: w.claim(lanes=(("main", 1), ("other", 1)))),
+    "claim of two kinds": ([*TWO, lambda w: w.enqueue(3, kind="mail")], lambda w: w.claim()),
+    "claim of a subject": ([*TWO, lambda w: w.enqueue(3, subject="s")], lambda w: w.claim()),
+    "claim after a retry": (
+        [*TWO, lambda w: w.claim(1), _fail, lambda w: w.wait(90_000_000), lambda w: w.claim(1)],
+        lambda w: w.claim(1),
+    ),
+    "claim of long arguments": (
+        [*TWO, lambda w: w.enqueue(3, args=b"1" * 257)],
+        lambda w: w.claim(),
+    ),
+    "claim when one expires": (
+        [*TWO, lambda w: w.enqueue(3, expires_at=START_AT + 9), lambda w: w.wait(9)],
+        lambda w: w.claim(),
+    ),
+    "claim when one is due": (
+        [*TWO, lambda w: w.enqueue(3, due_at=START_AT + 9), lambda w: w.wait(9)],
+        lambda w: w.claim(),
+    ),
+    "claim in a capped lane": ([*TWO, lambda w: w.cap("lane:main")], lambda w: w.claim()),
+    "claim of a capped kind": ([*TWO, lambda w: w.cap("kind:call")], lambda w: w.claim()),
+    "claim of a capped tenant": ([*TWO, lambda w: w.cap("tenant:")], lambda w: w.claim()),
+    "claim under a cap of all": ([*TWO, lambda w: w.cap("all")], lambda w: w.claim()),
+    "claim in a lane of one place": ([*TWO, lambda w: w.lane(concurrency=1)], lambda w: w.claim()),
+    "claim in a fair lane": ([*TWO, lambda w: w.lane(fair="tenant")], lambda w: w.claim()),
+    "settle with a result": ([*TWO, lambda w: w.claim()], _of_two),
+    "settle of what is settled": (
+        [*TWO, lambda w: w.claim(), lambda w: w.settle(1)],
+        lambda w: w.settle(1, 2),
+    ),
+    "settle of another run": ([*TWO, lambda w: w.claim()], lambda w: w.settle(1, run=2)),
+    "settle of nothing": (KNOWN, lambda w: w.settle(77)),
+    "settle by another": (
+        [*TWO, lambda w: w.claim(1), lambda w: w.claim(1, worker="other")],
+        lambda w: w.settle(1, 2),
+    ),
+    "settle without a lease": (
+        [*TWO, lambda w: w.claim(), lambda w: w.wait(30_000)],
+        lambda w: w.settle(1),
+    ),
+    "settle of what holds a permit": (
+        [*TWO, lambda w: w.claim(), lambda w: w.cap("kind:call")],
+        lambda w: w.settle(1),
+    ),
+}
+
+
+def _compared(
+    server: RedisServer | GivenRedis, before: list[Step], step: Step
+) -> tuple[int, bool, bool]:
+    """How often the quick way answered the last step; whether replies and contents are equal."""
+    replies: list[list[object]] = []
+    worlds: list[World] = []
+    answered = 0
+
+    async def run(world: World) -> None:
+        nonlocal answered
+        told = [await one(world) for one in before]
+        answered = world.answered()
+        told.append(await step(world))
+        answered = world.answered()
+        replies.append(told)
+
+    for made in (by_verb, by_quick_way):
+        world = World(server.url, made)
+        worlds.append(world)
+        with world.scripts():
+            asyncio.run(run(world))
+    contents = [world.left() for world in worlds]
+    for world in worlds:
+        asyncio.run(world.close())
+    return answered, replies[0] == replies[1], contents[0] == contents[1]
+
+
+@pytest.mark.parametrize(("before", "step"), ANSWERS.values(), ids=ANSWERS)
+def test_quick_way_answers_and_leaves_what_the_verb_does(
+    before: list[Step], step: Step, redis_server: RedisServer | GivenRedis
+) -> None:
+    assert _compared(redis_server, before, step) == (1, True, True)
+
+
+@pytest.mark.parametrize(("before", "step"), LEAVES.values(), ids=LEAVES)
+def test_quick_way_leaves_to_the_verb_what_it_cannot_do(
+    before: list[Step], step: Step, redis_server: RedisServer | GivenRedis
+) -> None:
+    assert _compared(redis_server, before, step) == (0, True, True)
