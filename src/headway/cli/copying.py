@@ -53,13 +53,19 @@ async def copy_store(
         What was carried.
 
     Raises:
-        InvalidValue: a store cannot be copied from or to, or the target is not empty.
+        InvalidValue: a store cannot be copied from or to, the source is empty, or the target is
+            not.
         InvalidState: somebody works on the source, or changed it meanwhile.
     """
     if not isinstance(source, Movable) or not isinstance(target, Movable):
         message = "one of the two stores keeps nothing that could be copied"
         raise InvalidValue(message, hint="copy between sqlite, postgresql and redis")
-    await _check_empty(target)
+    if await _is_empty(source):
+        message = "the store to copy from is empty"
+        raise InvalidValue(message, hint="is it FROM first, then TO? Mind ?namespace=")
+    if not await _is_empty(target):
+        message = "the store to copy to is not empty"
+        raise InvalidValue(message, hint="give another file, or another ?namespace=")
     await _check_stopped(source)
     was_closed = await _is_closed(source)
     reason = signed.reason or "copied to another store"
@@ -92,17 +98,15 @@ async def _carry(
             return rows
 
 
-async def _check_empty(target: Movable) -> None:
-    store = cast("Store", target)
+async def _is_empty(either: Movable) -> bool:
+    store = cast("Store", either)
     stats = await store.read(StatsQuery())
-    if (
+    return not (
         sum(stats.counts.values())
         or await store.read(SpecsQuery())
         or await store.read(LanesQuery())
         or await store.read(TimetableQuery())
-    ):
-        message = "the store to copy to is not empty"
-        raise InvalidValue(message, hint="give another file, or another ?namespace=")
+    )
 
 
 async def _check_stopped(source: Movable) -> None:

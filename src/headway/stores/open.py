@@ -37,7 +37,9 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         return _open_postgres(url, clock)
     if scheme in REDIS_SCHEMES:
         return _open_redis(url, clock)
-    message = f"{url!r} is not the URL of a store"
+    # What follows a scheme may hold a password.
+    shown = f"{scheme}://…" if "://" in url else url
+    message = f"{shown!r} is not the URL of a store"
     raise InvalidValue(message, hint="sqlite:///headway.db, postgresql://…, redis://… or memory://")
 
 

@@ -10,6 +10,7 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.copying import Copied, copy_store
 from headway.cli.options import Signed
+from headway.cli.postgres import untouched
 from headway.cli.progress import progress
 from headway.cli.session import Session, store_file
 from headway.core.errors import InvalidValue, StoreUnavailable
@@ -33,12 +34,15 @@ def copy(
     With --json: {"rows": {part: number}, "jobs": {state: number}}.
 
     Raises:
-        InvalidValue: both are the same store.
+        InvalidValue: both are the same store, or one of them keeps nothing.
         StoreUnavailable: there is no store to copy from.
     """
     if source == target:
         message = "the store to copy from and the one to copy to are the same"
         raise InvalidValue(message, hint="give two URLs: headway copy FROM TO")
+    if "memory" in {url.partition("://")[0] for url in (source, target)}:
+        message = "a store of memory:// is gone with this command"
+        raise InvalidValue(message, hint="copy between sqlite, postgresql and redis")
     file = store_file(source)
     if file is not None and not file.exists():
         message = f"there is no store at {file}"
@@ -53,7 +57,7 @@ def copy(
 
 async def _copy(session: Session, source: str, target: str, signed: Signed) -> Copied:
     author = session.author(signed.author)
-    old = open_store(source)
+    old = open_store(untouched(source))
     try:
         new = open_store(target)
         try:

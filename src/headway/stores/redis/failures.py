@@ -52,6 +52,8 @@ _MEANINGS = (
     _Meaning("MISCONF", StoreFull, "the server cannot write its device: free some space on it"),
     _Meaning("NOAUTH", StoreUnavailable, "put the password into the URL"),
     _Meaning("WRONGPASS", StoreUnavailable, "mend the name or the password in the URL"),
+    _Meaning("ERR AUTH", StoreUnavailable, "it asks for no password: take it out of the URL"),
+    _Meaning("ERR DB index", StoreUnavailable, "it has no database of that number: mend the URL"),
     _Meaning("NOPERM", StoreUnavailable, RIGHTS),
     _Meaning("EXECABORT", StoreUnavailable, "try again"),
     _Meaning("UNKILLABLE", StoreUnavailable, "a script of somebody's runs too long", True),
