@@ -15,4 +15,4 @@ for _name in [name for name in os.environ if name.startswith("HEADWAY_")]:
     if not _name.startswith(("HEADWAY_REQUIRE_SERVICES", "HEADWAY_TEST_")):
         del os.environ[_name]
 
-pytest_plugins = ["tests.servers.fixtures"]
+pytest_plugins = ["tests.servers.fixtures", "tests.servers.stores"]

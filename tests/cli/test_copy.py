@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 import headway as hw
+from headway.cli.copying import copy_store
+from headway.cli.options import Signed
+from headway.cli.progress import silent
 from headway.contract.claims import ClaimRequest
+from headway.contract.signals import Heard
+from headway.core.state import State
 from headway.stores import open_store
-from headway.testing.dump import dump
+from headway.testing.clock import FakeClock
+from headway.testing.conformance.moving import busy, standing
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LEASE_MS
+from headway.testing.dump import Dump, dump
 from tests.cli.conftest import Headway
+from tests.servers.stores import DURABLE, NewUrl
+
+PAIRS = [pytest.param(*pair, id=f"{pair[0]}-{pair[1]}") for pair in product(DURABLE, DURABLE)]
 
 OLD, NEW = "sqlite:///old.db", "sqlite:///new.db"
 
@@ -85,3 +98,77 @@ def test_copy_onto_itself_and_from_nothing_are_refused(headway: Headway, folder:
     ran = headway("copy", "sqlite:///nothing.db", NEW)
     assert "there is no store at" in ran.err
     assert not (folder / "nothing.db").exists()
+
+
+@pytest.mark.parametrize("kind", DURABLE)
+def test_empty_store_is_not_copied_from_nor_closed(
+    headway: Headway, new_url: NewUrl, old: str, kind: str
+) -> None:
+    url = new_url(kind)
+    assert headway("migrate", "--store", url).code == 0
+    ran = headway("copy", url, OLD)
+    assert ran.code == 2
+    assert "the store to copy from is empty" in ran.err
+    assert "closed" not in headway("--store", url, "gates").out
+    assert headway("copy", OLD, url).code == 0
+
+
+@pytest.mark.parametrize("line", [(OLD, "memory://"), ("memory://", NEW)])
+def test_store_that_keeps_nothing_is_neither_end_of_a_copy(
+    headway: Headway, old: str, line: tuple[str, str]
+) -> None:
+    ran = headway("copy", *line)
+    assert ran.code == 2
+    assert "gone with this command" in ran.err
+    assert "closed" not in headway("--store", OLD, "gates").out
+
+
+@pytest.mark.parametrize(("kind", "other"), PAIRS)
+def test_command_copies_between_any_two_kinds(
+    headway: Headway, new_url: NewUrl, folder: Path, kind: str, other: str
+) -> None:
+    source, target = new_url(kind), new_url(other)
+    assert headway("send", "noop", "n=1", "--key", "k", "--store", source).code == 0
+    assert headway("pause", "lane:main", "--store", source).code == 0
+    ran = headway("copy", source, target, "--reason", "a larger disk")
+    assert (ran.code, ran.out) == (0, "1 jobs are copied\n")
+    assert headway("jobs", "--store", target).out == headway("jobs", "--store", source).out
+    gates = headway("gates", "--store", target, "--json").document["gates"]
+    shut = {gate["name"] for gate in gates if gate["closed_until"] is not None}
+    assert shut == {"lane:main"}
+    again = headway("send", "noop", "n=1", "--key", "k", "--store", target, "--json").document
+    assert again["created"] == 0
+    assert headway("audit", "--store", target).code == 0
+    twice = headway("copy", source, target)
+    assert twice.code == 2
+    assert "the store to copy to is not empty" in twice.err
+
+
+def carried(all_of_it: Dump) -> Dump:
+    """What a copy must show: all but the gate that was closed for it, and what tells of that."""
+    gates = tuple(gate for gate in all_of_it.gates if gate.name != "all")
+    trail = tuple(row for row in all_of_it.trail if row.target != "all")
+    kept = replace(standing(all_of_it), gates=gates, trail=trail)
+    return replace(kept, jobs=tuple(replace(job, shown=job.state) for job in kept.jobs))
+
+
+@pytest.mark.parametrize(("kind", "other"), PAIRS)
+async def test_some_of_everything_is_carried_between_any_two_kinds_and_goes_on(
+    new_url: NewUrl, kind: str, other: str
+) -> None:
+    clock = FakeClock()
+    source = Rig(open_store(new_url(kind), clock=clock), clock)
+    target = Rig(open_store(new_url(other), clock=clock), clock)
+    ids = await busy(source)
+    # Its workers are gone, and what they ran was taken back.
+    await source.pass_time(LEASE_MS)
+    copied = await copy_store(source.store, target.store, "the tester", Signed(), silent)
+    assert copied.rows["jobs"] == sum(copied.counts.values())
+    assert carried(await target.dump()) == carried(await source.dump())
+    assert (await target.tell("call-1")).answer is Heard.APPLIED
+    assert await target.state(ids["call"]) is State.SUCCEEDED
+    assert await target.worker().take_ids(9) != []
+    assert await source.worker().take_ids(9) == []
+    for rig in (source, target):
+        await rig.check()
+        await rig.store.close()

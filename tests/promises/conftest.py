@@ -1,23 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from headway.contract.store import Store
 from headway.stores import open_store
-from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.rig import Rig
+from tests.servers.stores import EVERYWHERE, NewUrl
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+@pytest.fixture(params=EVERYWHERE)
+async def rig(request: pytest.FixtureRequest, new_url: NewUrl) -> AsyncIterator[Rig]:
     clock = FakeClock()
-    store: Store = MemoryStore(clock=clock)
-    if request.param == "sqlite":
-        store = open_store(f"sqlite:///{tmp_path}/headway.db?synchronous=normal", clock=clock)
+    store = open_store(new_url(request.param), clock=clock)
     rig = Rig(store, clock)
     yield rig
     await rig.check()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 import headway as hw
 from headway.stores import open_store
 from tests.runtime.watched import WatchedStore
+from tests.servers.stores import EVERYWHERE, NewUrl
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[WatchedStore]:
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+@pytest.fixture(params=EVERYWHERE)
+def url(request: pytest.FixtureRequest, new_url: NewUrl) -> str:
+    return new_url(request.param)
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[WatchedStore]:
     inner = open_store(url)
     yield WatchedStore(inner)
     await inner.close()
