@@ -189,14 +189,16 @@ CREATE INDEX event_kept ON event (key, at, seq) WHERE kept_until IS NOT NULL;
 CREATE INDEX event_stale ON event (kept_until, seq) WHERE kept_until IS NOT NULL;
 
 CREATE TABLE worker (
-    id text COLLATE "C" PRIMARY KEY,
+    id text COLLATE "C" NOT NULL,
     name text NOT NULL,
     lanes bytea NOT NULL,
     seen_at bigint NOT NULL,
     lease_until bigint NOT NULL,
     request bigint NOT NULL,
-    lapsed boolean NOT NULL
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+    lapsed boolean NOT NULL,
+    no bigint NOT NULL,
+    PRIMARY KEY (id, no)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 CREATE INDEX worker_lease ON worker (lease_until, id) WHERE NOT lapsed;
 

@@ -12,14 +12,18 @@ from headway.stores.postgres.statement import Ask, Row, Tell, of
 
 _COLUMNS = "id, name, lanes, seen_at, lease_until, request, lapsed"
 LOAD = Ask(
-    f"SELECT {_COLUMNS} FROM @worker WHERE id = $1",  # noqa: S608  (names only)
+    f"SELECT {_COLUMNS} FROM @worker WHERE id = $1 ORDER BY no DESC LIMIT 1",  # noqa: S608  (names only)
     of("worker"),
     ahead=True,
 )
+# A row is never changed, but replaced by one with a higher number, and the highest is looked at
+# first. While anybody's old transaction is open, all rows that ever were stay in the index; a
+# worker writes its own with every claim, and would walk over all of them each time.
 _SAVE = Tell(
-    "INSERT INTO @worker VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE SET"
-    " name = excluded.name, lanes = excluded.lanes, seen_at = excluded.seen_at,"
-    " lease_until = excluded.lease_until, request = excluded.request, lapsed = excluded.lapsed",
+    "WITH gone AS (DELETE FROM @worker WHERE id = $1 AND no ="
+    " (SELECT no FROM @worker WHERE id = $1 ORDER BY no DESC LIMIT 1) RETURNING no)"
+    " INSERT INTO @worker SELECT $1, $2, $3, $4, $5, $6, $7,"
+    " coalesce((SELECT no FROM gone), 0) + 1",
     of("worker"),
 )
 _REMOVE = Tell("DELETE FROM @worker WHERE id = ANY ($1)", of("worker"))

@@ -67,8 +67,8 @@ _FINISH = (
 )
 FINISH = Tell(_FINISH.format(""), of("held", "job"), shared=True)
 FINISH_LIVE = _FINISH.format(
-    " AND EXISTS (SELECT FROM @worker AS who WHERE who.id = $5 AND NOT who.lapsed"
-    " AND who.lease_until > @now)"
+    " AND (SELECT NOT who.lapsed AND who.lease_until > @now FROM @worker AS who"
+    " WHERE who.id = $5 ORDER BY who.no DESC LIMIT 1)"
 )
 """The same, sent before it is known whether the worker's lease lives."""
 _HELD_BY = Ask(
