@@ -50,17 +50,27 @@ def begin_as_usual(
     gates = habit.gates[:MOST_GATES]
     keyed = Texts(name for name in gates if not is_implicit(name))
     heads = dict(list(habit.heads.items())[:MOST_FLOWS])
+    ahead += _of_gates(gates, keyed)
     place = len(ahead)
-    ahead.append((_GATES, (Texts(gates),)))
-    ahead.append((_QUIET, (keyed,)))
     if heads:
         ahead.append((_HEADS, heads_bound(session, heads)))
     flows = len(ahead)
     ahead += [(_FLOWS, flows_bound(session, *one)) for one in habit.lanes]
     told = session.begin(mode, ahead, kind=kind)
-    take_gates(session, gates, told[place], told[place + 1])
+    if gates:
+        quiet = place - bool(keyed)
+        take_gates(session, gates, told[quiet - 1], told[quiet] if keyed else [])
     if heads:
-        take_heads(session, heads, told[place + 2])
+        take_heads(session, heads, told[place])
     for one, rows in zip(habit.lanes, told[flows:], strict=True):
         session.lanes_asked[one] = rows
     return told[: len(first)]
+
+
+def _of_gates(gates: Sequence[str], keyed: Texts) -> list[Asked]:
+    asked: list[Asked] = []
+    if gates:
+        asked.append((_GATES, (Texts(gates),)))
+    if keyed:
+        asked.append((_QUIET, (keyed,)))
+    return asked

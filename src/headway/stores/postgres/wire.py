@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from select import POLLIN, POLLOUT, poll
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import adapt, errors
@@ -41,6 +41,17 @@ def _packs() -> dict[type, tuple[int, Pack]]:
 
 
 _PACKS = _packs()
+_Key = tuple[bytes, tuple[type, ...]]
+"""A text, and of which types the values are that it is bound to."""
+
+
+class _Plan(NamedTuple):
+    """How a statement is sent: as what it is prepared, and how its values are packed."""
+
+    name: bytes
+    packs: list[Pack]
+    types: list[int]
+    formats: list[Format]
 
 
 class Wire:
@@ -59,7 +70,7 @@ class Wire:
         self._pgconn: abc.PGconn = connection.pgconn
         self._prepare = prepare
         self._silence_ms = silence_ms
-        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        self._plans: dict[_Key, _Plan] = {}
         self._numbers = count(1)
         self._reader = adapt.Transformer(ADAPTERS)
         self._poll = poll()
@@ -109,7 +120,7 @@ class Wire:
         self, batch: Sequence[tuple[bytes | None, Sequence[Any]]]
     ) -> list[abc.PGresult | None]:
         pgconn = self._pgconn
-        fresh: list[tuple[bytes, tuple[int, ...]]] = []
+        fresh: list[_Key] = []
         # What comes back: a result for each statement, and one more where it is prepared first.
         counted: list[bool] = []
         pgconn.enter_pipeline_mode()
@@ -127,7 +138,7 @@ class Wire:
         if any(one.status in _FAILED for one in found):
             for key in fresh:
                 # It may not have been prepared after all.
-                self._names.pop(key, None)
+                self._plans.pop(key, None)
         kept: list[abc.PGresult | None] = []
         for one, counts in zip(found, (*counted, False), strict=True):
             if one.status in _FAILED:
@@ -137,29 +148,31 @@ class Wire:
         return kept
 
     def _send(
-        self,
-        text: bytes,
-        bound: Sequence[Any],
-        fresh: list[tuple[bytes, tuple[int, ...]]],
-        counted: list[bool],
+        self, text: bytes, bound: Sequence[Any], fresh: list[_Key], counted: list[bool]
     ) -> None:
-        packs = [_PACKS[type(one)] for one in bound]
-        values = [pack(one) for (_, pack), one in zip(packs, bound, strict=True)]
-        types = tuple([oid for oid, _ in packs])
-        formats = [_BINARY] * len(values)
-        if not self._prepare:
-            self._pgconn.send_query_params(text, values, types, formats, _BINARY)
-            counted.append(True)
-            return
-        key = (text, types)
-        name = self._names.get(key)
-        if name is None:
-            name = self._names[key] = b"headway_%d" % next(self._numbers)
-            fresh.append(key)
-            self._pgconn.send_prepare(name, text, types)
-            counted.append(False)
-        self._pgconn.send_query_prepared(name, values, formats, _BINARY)
+        key = (text, tuple(map(type, bound)))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._plan(key[1])
+            if self._prepare:
+                fresh.append(key)
+                self._pgconn.send_prepare(plan.name, text, plan.types)
+                counted.append(False)
+        values = [pack(one) for pack, one in zip(plan.packs, bound, strict=True)]
+        if self._prepare:
+            self._pgconn.send_query_prepared(plan.name, values, plan.formats, _BINARY)
+        else:
+            self._pgconn.send_query_params(text, values, plan.types, plan.formats, _BINARY)
         counted.append(True)
+
+    def _plan(self, kinds: tuple[type, ...]) -> _Plan:
+        packs = [_PACKS[kind] for kind in kinds]
+        return _Plan(
+            b"headway_%d" % next(self._numbers),
+            [pack for _, pack in packs],
+            [oid for oid, _ in packs],
+            [_BINARY] * len(packs),
+        )
 
     def _read(self, syncs: int) -> list[abc.PGresult]:
         pgconn, waiter = self._pgconn, self._poll
