@@ -7,8 +7,9 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from random import Random
+
+import pytest
 
 from headway.contract.claims import Claimed
 from headway.contract.definitions import (
@@ -50,6 +51,7 @@ from headway.testing.conformance.rig import AUTHOR, REASON, Rig, for_candidate
 from headway.testing.conformance.worker import LEASE_MS
 from headway.testing.dump import every_job
 from headway.testing.jobs import use_of
+from tests.servers.stores import DURABLE, NewUrl
 
 LINE = Slots("line", 3)
 REPO = Slots("repo:{url}", 1)
@@ -58,8 +60,9 @@ TWILIO = Rate("rate:twilio", 4, "5s")
 TIRELESS = policy_with(retry=RetryPolicy(attempts=10**6, base_ms=1, jitter="none"))
 
 
-def test_1_an_enqueue_that_was_acknowledged_is_never_lost(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/headway.db"
+@pytest.mark.parametrize("kind", DURABLE)
+def test_1_an_enqueue_that_was_acknowledged_is_never_lost(new_url: NewUrl, kind: str) -> None:
+    url = new_url(kind)
     command = [sys.executable, "-m", "tests.promises.producer", url]
     acknowledged: list[str] = []
     for kill_after in (3, 40, 100):

@@ -9,7 +9,18 @@ import pytest
 import headway as hw
 from headway.stores import open_store
 from tests.runtime.watched import WatchedStore
-from tests.servers.stores import EVERYWHERE, NewUrl
+from tests.servers.stores import EVERYWHERE, ON_SERVERS, NewUrl
+
+THE_RUNTIME_ALONE = {"test_middleware", "test_processes", "test_stopping_handlers"}
+"""What these show does not depend on the store: on servers they are left to `make test-all`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        given = getattr(item, "callspec", None)
+        here = item.path.parent.name == "runtime" and item.path.stem in THE_RUNTIME_ALONE
+        if here and given is not None and given.params.get("url") in ON_SERVERS:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(params=EVERYWHERE)

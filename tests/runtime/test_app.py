@@ -11,11 +11,6 @@ import headway as hw
 from headway.contract.views import JobQuery, StatsQuery
 
 
-@pytest.fixture(params=["memory://", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return request.param if "://" in request.param else f"sqlite:///{tmp_path}/jobs.db"
-
-
 def test_sync_calls_do_what_async_ones_do(url: str) -> None:
     app = hw.App(url)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,12 +29,9 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def still(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
-) -> AsyncIterator[Store]:
+@pytest.fixture
+async def still(url: str, clock: FakeClock) -> AsyncIterator[Store]:
     """A store whose time stands still."""
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
     store = open_store(url, clock=clock)
     yield store
     await store.close()

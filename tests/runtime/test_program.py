@@ -7,14 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import headway as hw
 from headway.contract.views import JobQuery
+from tests.servers.stores import DURABLE, NewUrl
 
 PROGRAM = """
 import asyncio
 import headway as hw
 
-app = hw.App("sqlite:///{path}")
+app = hw.App("{url}")
 
 
 @app.job(timeout="1h")
@@ -37,10 +40,14 @@ if __name__ == "__main__":
 """
 
 
-def test_first_signal_waits_for_handlers_and_the_second_does_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", DURABLE)
+def test_first_signal_waits_for_handlers_and_the_second_does_not(
+    tmp_path: Path, new_url: NewUrl, kind: str
+) -> None:
+    url = new_url(kind)
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(path=tmp_path / "jobs.db"))
-    app = hw.App(f"sqlite:///{tmp_path}/jobs.db")
+    program.write_text(PROGRAM.format(url=url))
+    app = hw.App(url)
 
     @app.job()
     async def quick(job: hw.Job) -> None: ...
