@@ -133,7 +133,16 @@ def _keepalives(options: PostgresOptions) -> dict[str, Any]:
 
 
 def _apply(connection: Connection, options: PostgresOptions) -> None:
-    names = ", ".join(
-        f"set_config('{name}', '{value}', false)" for name, value in settings(options)
-    )
-    connection.execute(f"SELECT {names}".encode(), prepare=False)
+    connection.execute(setting(options, local=False).encode(), prepare=False)
+
+
+def setting(options: PostgresOptions, *, local: bool) -> str:
+    """A statement that makes the settings of the store's own connections.
+
+    Args:
+        options: of the store.
+        local: until the transaction ends; a pooler gives the connection to others then.
+    """
+    until = str(local).lower()
+    parts = (f"set_config('{name}', '{value}', {until})" for name, value in settings(options))
+    return f"SELECT {', '.join(parts)}"

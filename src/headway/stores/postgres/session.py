@@ -23,6 +23,7 @@ from headway.stores.postgres.bookkeeping import (
     PUT,
     RAISE_HIGH_WATER,
 )
+from headway.stores.postgres.connection import setting
 from headway.stores.postgres.link import SYNC, Link, Sent
 from headway.stores.postgres.numbers import (
     BEHIND,
@@ -151,6 +152,9 @@ class Session:
         self._speech = speech
         self._turns = 0
         self._lock = lock_key(shared.options.namespace)
+        # Behind a pooler each step may have another connection, with the settings of anybody.
+        pooled = shared.options.pooled
+        self._settings = setting(shared.options, local=True) if pooled else ""
         self._clean()
 
     def _clean(self) -> None:
@@ -209,6 +213,8 @@ class Session:
         batch: list[Sent] = []
         if mode is not Mode.PEEK:
             batch.append((mode.value, ()))
+        if self._settings and mode is not Mode.GUEST:
+            batch.append((self._settings, ()))
         if mode is Mode.TURN:
             batch.append(("SELECT pg_advisory_xact_lock($1)", (self._lock,)))
         elif mode is Mode.SHARED:

@@ -30,7 +30,9 @@ FLOWS_WAITING = (
     " CROSS JOIN LATERAL (SELECT FROM @job AS job WHERE state = 1"
     " AND lane = (SELECT no FROM lane) AND job.flow = part.flow"
     " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
-    " AND job.priority < part.below LIMIT 1) AS one)"
+    " AND job.priority < part.below"
+    # The order is the index's: without it, any job would do, and all are walked over to find it.
+    " ORDER BY job.lane, job.flow, job.priority, job.due_at, job.seq LIMIT 1) AS one)"
     " SELECT flow FROM (SELECT flow FROM waiting UNION ALL SELECT flow FROM marked) AS one"
     " ORDER BY flow LIMIT $4"
 )

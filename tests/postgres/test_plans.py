@@ -1,0 +1,147 @@
+"""No statement of the store walks over the jobs, whatever the server knows of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pkgutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import psycopg
+import pytest
+
+from headway.stores.postgres import tables
+from headway.stores.postgres.connection import setting
+from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.schema import ensure_schema
+from headway.stores.postgres.session import Mode
+from headway.stores.postgres.statement import Ask, Tell, resolve
+from headway.stores.postgres.store import PostgresStore
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+
+JOBS = 50_000
+LOOKED = ("never", "before", "after")
+"""When the server looked at the tables last: before or after they were filled."""
+IDENTIFYING = ("job_pkey", "job_id_key")
+"""Indexes of the job table that no past statistics make look better, or worse, than they are."""
+VALUES = {
+    "bigint": "1",
+    "integer": "1",
+    "text": "'bench'",
+    "bytea": "''::bytea",
+    "boolean": "true",
+    "uuid": "'c4ca4238-a0b9-2382-0dcc-509a6f75849b'",
+}
+SEVERAL = 500
+ANALYZE = "ANALYZE headway.job, headway.run, headway.worker"
+FILL = """
+INSERT INTO headway.job (id, state, lane, flow, policy, priority, due_at, created_at, stage, args)
+SELECT md5(n::text)::uuid, 1, 1, 1, 1, 512, n, n, '', '' FROM generate_series(1, %s) AS n
+"""
+
+
+def statements() -> dict[str, str]:
+    """Every statement about jobs, by where it is told."""
+    found: dict[str, str] = {}
+    for module in pkgutil.walk_packages(tables.__path__, f"{tables.__name__}."):
+        for name, thing in vars(import_module(module.name)).items():
+            text = thing.text if isinstance(thing, Ask | Tell) else thing
+            if isinstance(text, str) and "@job" in text and "{" not in text and "$" in text:
+                found.setdefault(text, f"{module.name.rpartition('.')[2]}.{name}")
+    return {name: text for text, name in found.items()}
+
+
+@pytest.fixture(scope="module", params=LOOKED)
+def database(
+    fast_postgres_server: PostgresServer | GivenPostgres, request: pytest.FixtureRequest
+) -> Iterator[psycopg.Connection]:
+    with fresh_database(fast_postgres_server.url) as url:
+        options = parse_url(url)
+        with psycopg.connect(options.conninfo, autocommit=True, prepare_threshold=None) as db:
+            ensure_schema(db, options)
+            db.execute("ALTER TABLE headway.job SET (autovacuum_enabled = off)")
+            db.execute("INSERT INTO headway.lane (name) VALUES ('bench')")
+            if request.param == "before":
+                db.execute(ANALYZE)
+            db.execute(FILL, (JOBS,))
+            if request.param == "after":
+                db.execute(ANALYZE)
+            yield db
+
+
+def plan(db: psycopg.Connection, text: str, mode: str) -> dict[str, Any]:
+    db.execute("DEALLOCATE ALL")
+    db.execute("SELECT set_config('headway.now', '1', false)")
+    db.execute(f"SET plan_cache_mode = {mode}".encode())
+    db.execute(f"PREPARE one AS {resolve(text, 'headway')}".encode())
+    row = db.execute("SELECT parameter_types::text[] FROM pg_prepared_statements").fetchone()
+    assert row is not None
+    given = f"({', '.join(map(value, row[0]))})" if row[0] else ""
+    told = db.execute(f"EXPLAIN (FORMAT JSON) EXECUTE one {given}".encode()).fetchone()
+    assert told is not None
+    answer = told[0] if isinstance(told[0], list) else json.loads(told[0])
+    return answer[0]["Plan"]
+
+
+def value(kind: str) -> str:
+    one = kind.removesuffix("[]")
+    if one == kind:
+        return VALUES[kind]
+    if one == "uuid":
+        ids = [hashlib.md5(str(n).encode(), usedforsecurity=False) for n in range(1, SEVERAL)]
+        several = [str(uuid.UUID(bytes=one.digest())) for one in ids]
+    else:
+        several = {"bigint": [str(n) for n in range(1, SEVERAL)]}.get(one, [VALUES[one]])
+        several = [one.strip("'").removesuffix("'::bytea") or '""' for one in several]
+    return f"'{{{','.join(several)}}}'::{kind}"
+
+
+def nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for one in node.get("Plans", ()):
+        yield from nodes(one)
+
+
+def walks(plan: dict[str, Any], *, writes: bool) -> list[str]:
+    """Where a plan walks over jobs that are not asked for."""
+    found: list[str] = []
+    for node in nodes(plan):
+        kind, index = node["Node Type"], node.get("Index Name", "")
+        if node.get("Relation Name") == "job" and kind == "Seq Scan":
+            found.append(kind)
+        elif index.startswith("job_") and writes and index not in IDENTIFYING:
+            found.append(f"{kind} by {index}")
+    return found
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+def test_no_statement_walks_over_the_jobs(database: psycopg.Connection, mode: str) -> None:
+    database.execute("RESET ALL")
+    database.execute(setting(parse_url("postgresql:///one"), local=False).encode())
+    # Were it off, a walk would be a walk all the same where nothing else is left.
+    database.execute("RESET enable_seqscan")
+    walking = {
+        name: found
+        for name, text in statements().items()
+        if (found := walks(plan(database, text, mode), writes=text.startswith(("UPD", "DEL"))))
+    }
+    assert not walking
+
+
+def test_step_behind_a_pooler_has_the_settings_of_the_store_and_leaves_none(
+    fast_postgres_server: PostgresServer | GivenPostgres,
+) -> None:
+    with fresh_database(fast_postgres_server.url) as url:
+        options = replace(parse_url(url), pooled=True)
+        store = PostgresStore(options)
+        session = store._turns.session
+        for mode in (Mode.TURN, Mode.READ, Mode.INSERT, Mode.SHARED):
+            session.begin(mode)
+            assert session.fetch("SHOW enable_seqscan", ()) == [("off",)]
+            session.commit()
+            assert session.link.run([("SHOW enable_seqscan", ())]) == [[("on",)]]
+        store._close()
