@@ -131,9 +131,9 @@ def test_clock_that_is_off_is_told(seen: Checkup, offset_ms: int, expected: Heal
 
 
 def test_server_with_few_connections_left_is_a_warning(seen: Checkup, options: PostgresOptions):
-    assert server.look_at_connections(seen, options).health is Health.WELL
+    assert server.look_at_connections(seen).health is Health.WELL
     crowded = replace(seen, connections=int(seen.settings["max_connections"]) - 8)
-    assert server.look_at_connections(crowded, options).health is Health.WARNING
+    assert server.look_at_connections(crowded).health is Health.WARNING
 
 
 def test_pooler_that_the_store_does_not_know_of_is_a_warning(

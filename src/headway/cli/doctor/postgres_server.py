@@ -15,8 +15,8 @@ TOLERATED_MS, LONG_MS = 1_000, 60_000
 OPEN_MS = 300_000
 """For so long nobody should keep a transaction open."""
 DEAD_ROWS = 100_000
-BESIDE_THE_POOL = 2
-"""Connections of a process besides its pool: one that listens, one that keeps names."""
+A_PROCESS = 6
+"""Connections of a process: for enqueues, decisions, settles, reads, names, and to listen."""
 
 
 def look_at_postgres(url: str) -> list[Finding]:
@@ -40,7 +40,7 @@ def look_at_postgres(url: str) -> list[Finding]:
         look_at_version(seen),
         *look_at_durability(seen),
         look_at_server_clock(seen),
-        look_at_connections(seen, options),
+        look_at_connections(seen),
         look_at_pooler(seen, options),
         *look_at_transactions(seen),
         look_at_vacuum(seen),
@@ -92,15 +92,14 @@ def look_at_server_clock(seen: Checkup) -> Finding:
     return (problem if off > LONG_MS else warning)("server clock", found, hint)
 
 
-def look_at_connections(seen: Checkup, options: PostgresOptions) -> Finding:
+def look_at_connections(seen: Checkup) -> Finding:
     """Whether more processes can connect."""
     read = seen.settings.get
     reserved = ("superuser_reserved_connections", "reserved_connections")
     most = int(read("max_connections") or 0) - sum(int(read(name) or 0) for name in reserved)
-    a_process = options.pool + BESIDE_THE_POOL
-    found = f"{seen.connections} of {most} connections are open, a process takes {a_process}"
-    if most - seen.connections < 2 * a_process:
-        hint = "raise max_connections, or lower ?pool= or the number of processes"
+    found = f"{seen.connections} of {most} connections are open, a process takes {A_PROCESS}"
+    if most - seen.connections < 2 * A_PROCESS:
+        hint = "raise max_connections, or run fewer processes"
         return warning("connections", found, hint)
     return well("connections", found)
 

@@ -143,7 +143,7 @@ _MEANINGS = (
     _Meaning(
         states=("53300",),
         make=StoreUnavailable,
-        hint="raise the server's max_connections, or lower ?pool= or the number of processes",
+        hint="raise the server's max_connections, or run fewer processes",
         texts=("too many clients", "remaining connection slots", "too many connections"),
     ),
     _Meaning(

@@ -13,11 +13,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headway.core.errors import InvalidValue
 
 DEFAULT_NAMESPACE = "headway"
-DEFAULT_POOL = 4
 DEFAULT_PATIENCE = 10_000
-MOST_CONNECTIONS = 100
 
-_OWN = ("namespace", "pool", "listen", "migrate", "pooled", "patience_ms")
+_OWN = ("namespace", "listen", "migrate", "pooled", "patience_ms")
 _SCHEMES = ("postgresql", "postgres")
 _NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,47}")
 _HINT = "postgresql://user:password@host:5432/database?namespace=headway"
@@ -30,7 +28,6 @@ class PostgresOptions:
     Attributes:
         conninfo: for libpq; may hold a password, so it is never shown.
         namespace: the schema that holds all tables of this store.
-        pool: connections of one process, at most.
         listen: whether other processes' wake-ups are listened for; else they are looked for.
         migrate: whether a missing or older schema is brought up to date when the store is opened.
         pooled: whether a pooler gives each transaction any of its connections, so that nothing
@@ -40,7 +37,6 @@ class PostgresOptions:
 
     conninfo: str = field(repr=False)
     namespace: str = DEFAULT_NAMESPACE
-    pool: int = DEFAULT_POOL
     listen: bool = True
     migrate: bool = True
     pooled: bool = False
@@ -61,7 +57,7 @@ def parse_url(url: str) -> PostgresOptions:
     """Reads a `postgresql:` URL.
 
     Args:
-        url: such as `postgresql://user@host/database?namespace=headway&pool=8`. What is no option
+        url: such as `postgresql://user@host/database?namespace=headway&listen=off`. What is no option
             of Headway's own is one of libpq's: several hosts, `sslmode`, `connect_timeout`,
             `target_session_attrs`; what is left out comes from libpq's variables (PGHOST,
             PGPASSWORD, PGSERVICE) and files.
@@ -84,7 +80,6 @@ def parse_url(url: str) -> PostgresOptions:
     return PostgresOptions(
         conninfo=_conninfo(place, libpq),
         namespace=check_namespace(given.get("namespace", DEFAULT_NAMESPACE)),
-        pool=_whole(given, "pool", DEFAULT_POOL, least=1, most=MOST_CONNECTIONS),
         listen=_switch(given, "listen", default=True),
         migrate=_switch(given, "migrate", default=True),
         pooled=_switch(given, "pooled", default=False),

@@ -49,7 +49,7 @@ class PostgresStore:
     """All state in one schema of a database. See `Store` for the promises.
 
     Four connections: one inserts, one decides (alone in the namespace, for as long as its step
-    lasts), one settles and beats beside others, and one reads.
+    lasts), one settles beside others, and one reads.
 
     Args:
         options: of the store.
