@@ -76,7 +76,8 @@ def test_unusable_url_is_refused_in_words_without_the_password(url: str, part: s
 
 def test_page_names_every_option_with_its_default():
     text = (ROOT / "docs" / "how-to" / "postgresql.md").read_text(encoding="utf-8")
-    said = dict(re.findall(r"^\| `(\w+)` \| `?(\w+)`? \|", text, re.MULTILINE))
+    section = text.partition("## The URL")[2].partition("\n## ")[0]
+    said = dict(re.findall(r"^\| `(\w+)` \| `?(\w+)`? \|", section, re.MULTILINE))
     known = {field.name: field.default for field in fields(PostgresOptions)}
     del known["conninfo"]
     words = {True: "on", False: "off"}

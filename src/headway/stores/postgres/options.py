@@ -57,7 +57,7 @@ def parse_url(url: str) -> PostgresOptions:
     """Reads a `postgresql:` URL.
 
     Args:
-        url: such as `postgresql://user@host/database?namespace=headway&listen=off`. What is no option
+        url: such as `postgresql://user@host/database?namespace=headway`. What is no option
             of Headway's own is one of libpq's: several hosts, `sslmode`, `connect_timeout`,
             `target_session_attrs`; what is left out comes from libpq's variables (PGHOST,
             PGPASSWORD, PGSERVICE) and files.
