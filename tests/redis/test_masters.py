@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -15,32 +14,11 @@ from headway.runtime.timing import pause
 from headway.stores.redis.masters import masters
 from headway.stores.redis.options import Address, parse_url
 from tests.redis.admin import admin, claim, new_job, opened, settle
+from tests.redis.sentinels import SERVICE, Sentinel
 from tests.servers.fixtures import made
-from tests.servers.process import ServerProcess
-from tests.servers.redis import RedisServer, server_binary
+from tests.servers.redis import RedisServer
 
-SERVICE = "calls"
 LIMIT = 40.0
-
-
-class Sentinel(ServerProcess):
-    """One sentinel, which alone decides; it watches one master."""
-
-    def __init__(self, master: RedisServer) -> None:
-        super().__init__("sentinel", ready=r"Sentinel ID is", last_signal=signal.SIGKILL)
-        self._master = master.port
-
-    def _command(self) -> list[str]:
-        file = self.folder / "sentinel.conf"
-        file.write_text(
-            f"port {self.port}\n"
-            "bind 127.0.0.1\n"
-            f"dir {self.folder}\n"
-            f"sentinel monitor {SERVICE} 127.0.0.1 {self._master} 1\n"
-            f"sentinel down-after-milliseconds {SERVICE} 300\n"
-            f"sentinel failover-timeout {SERVICE} 2000\n"
-        )
-        return [str(server_binary()), str(file), "--sentinel"]
 
 
 async def until(happens: Any) -> None:

@@ -1,0 +1,152 @@
+"""Three sentinels, a master and its replica: a fail-over while people work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+import headway as hw
+from headway.contract.views import AuditQuery, StatsQuery
+from headway.core.errors import OutcomeUnknown, StoreChanged, StoreUnavailable
+from headway.runtime.timing import pause
+from tests.redis.admin import admin, claim, new_job, opened, settle
+from tests.redis.sentinels import SERVICE, Sentinel
+from tests.servers.fixtures import made
+from tests.servers.redis import RedisServer
+
+LIMIT = 40.0
+EACH = 150
+
+Watched = tuple[RedisServer, RedisServer, list[Sentinel]]
+
+
+async def until(happens: Callable[[], object]) -> None:
+    """Waits until something is so.
+
+    Raises:
+        TimeoutError: it does not become so.
+    """
+    async with asyncio.timeout(LIMIT):
+        while not happens():
+            await pause(0.02)
+
+
+async def succeeded(app: hw.App, number: int) -> None:
+    """Waits until so many jobs are settled.
+
+    Raises:
+        TimeoutError: they are not.
+    """
+    async with asyncio.timeout(LIMIT):
+        while (await app.store.read(StatsQuery())).counts.get("succeeded") != number:
+            await pause(0.02)
+
+
+@pytest.fixture
+async def watched() -> Iterator[Watched]:
+    """A master, its replica, and three sentinels that know each other and both."""
+    with ExitStack() as stack:
+        master = stack.enter_context(made(RedisServer))
+        replica = stack.enter_context(made(RedisServer))
+        with admin(replica.url) as other:
+            other.replicaof("127.0.0.1", master.port)
+            await until(lambda: other.info("replication").get("master_link_status") == "up")
+        sentinels = [stack.enter_context(Sentinel(master, quorum=2)) for _ in range(3)]
+        for sentinel in sentinels:
+            with admin(sentinel.url) as other:
+                await until(lambda: knows_all(other))
+        yield master, replica, sentinels
+
+
+def knows_all(sentinel: object) -> bool:
+    state = sentinel.sentinel_master(SERVICE)  # type: ignore[attr-defined]
+    return state["num-other-sentinels"] == 2 and state["num-slaves"] == 1
+
+
+def url_of(sentinels: list[Sentinel]) -> str:
+    hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in sentinels)
+    return f"redis+sentinel://{hosts}/{SERVICE}?namespace=n&patience_ms=20000"
+
+
+@pytest.mark.timeout(120)
+async def test_workers_and_senders_go_on_at_the_replica_and_nothing_it_had_is_lost(
+    watched: Watched,
+) -> None:
+    master, replica, sentinels = watched
+    app = hw.App(url_of(sentinels))
+    done: Counter[int] = Counter()
+
+    @app.job(key="{n}", gates=[hw.Slots("lines", 3)])
+    async def work(n: int) -> None:
+        done[n] += 1
+
+    async def send(numbers: range) -> None:
+        for n in numbers:
+            while True:
+                try:
+                    await app.send_async(work, n=n)
+                except (OutcomeUnknown, StoreUnavailable):
+                    await pause(0.02)
+                else:
+                    break
+
+    async with app:
+        workers = [app.worker(concurrency=3) for _ in range(2)]
+        running = [asyncio.create_task(worker.run()) for worker in workers]
+        await send(range(EACH))
+        await succeeded(app, EACH)
+        with admin(master.url) as at_master:
+            # Whatever was settled is at the replica; what comes later the master will not have.
+            assert at_master.wait(1, 10_000) == 1
+        later = asyncio.create_task(send(range(EACH, 2 * EACH)))
+        master.kill()
+        await later
+        await succeeded(app, 2 * EACH)
+        with admin(replica.url) as other:
+            assert other.info("replication")["role"] == "master"
+        for worker in workers:
+            worker.stop()
+        await asyncio.gather(*running)
+        assert (await app.store.read(AuditQuery())).differences == ()
+    assert set(done.values()) == {1}
+
+
+@pytest.mark.timeout(120)
+async def test_replica_that_had_not_all_is_an_older_store_until_somebody_says_go_on(
+    watched: Watched,
+) -> None:
+    master, replica, sentinels = watched
+    store = opened(url_of(sentinels))
+    first, lost = new_job(), new_job()
+    await store.enqueue([first])
+    with admin(master.url) as at_master, admin(replica.url) as at_replica:
+        assert at_master.wait(1, 10_000) == 1
+        # The replica is cut off: its master knows no such password.
+        at_replica.config_set("masterauth", "wrong")
+        at_master.client_kill_filter(_type="replica", skipme=True)
+        await until(lambda: at_replica.info("replication")["master_link_status"] == "down")
+        await store.enqueue([lost])
+        claimed = await claim(store)
+        assert len(claimed.jobs) == 2
+        master.kill()
+        await until(lambda: at_replica.info("replication")["role"] == "master")
+    with pytest.raises(StoreChanged) as refused:
+        await claim(store, 2)
+    assert "--new-epoch" in refused.value.hint
+    assert await store.is_changed()
+    # Sending goes on, and whoever comes new is warned as well.
+    more = new_job()
+    await store.enqueue([more])
+    late = opened(url_of(sentinels))
+    with pytest.raises(StoreChanged):
+        await claim(late, 1)
+    await store.new_epoch("the tester", "a fail-over that lost a moment")
+    again = await claim(store, 3)
+    assert {job.id for job in again.jobs} == {first.id, more.id}
+    await settle(store, again)
+    await store.close()
+    await late.close()
