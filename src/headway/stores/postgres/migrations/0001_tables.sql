@@ -126,14 +126,16 @@ CREATE TABLE template (
 );
 
 CREATE TABLE gate (
-    name text COLLATE "C" PRIMARY KEY,
+    name text COLLATE "C" NOT NULL,
     template text COLLATE "C" NOT NULL,
     pool text COLLATE "C" NOT NULL,
     used bigint NOT NULL,
     timer_at bigint,
     horizon_at bigint,
-    rest bytea
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+    rest bytea,
+    no bigint NOT NULL,
+    PRIMARY KEY (name, no)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 
 CREATE INDEX gate_timer ON gate (timer_at, name) WHERE timer_at IS NOT NULL;
 CREATE INDEX gate_horizon ON gate (horizon_at, name) WHERE horizon_at IS NOT NULL;

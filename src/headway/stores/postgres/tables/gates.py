@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -22,21 +23,37 @@ _SAVE_TEMPLATE = Tell(
     " SET spec = excluded.spec, override = excluded.override",
     of("template"),
 )
-LOAD = f"SELECT {_COLUMNS} FROM @gate WHERE name = ANY ($1)"  # noqa: S608  (names only)
+# As a worker's, a gate's row is replaced by one with a higher number, which is looked at first. So
+# the row of a gate that everybody passes stays when it is idle: where there is none, all that ever
+# were are walked over to see that. To everybody else an idle row is none.
+_IDLE = "used = 0 AND timer_at IS NULL AND horizon_at IS NULL AND rest IS NULL"
+LOAD = (
+    "SELECT gate.* FROM unnest($1::text[]) AS wanted,"  # noqa: S608  (names only)
+    f" LATERAL (SELECT {_COLUMNS} FROM @gate WHERE name = wanted"
+    " ORDER BY no DESC LIMIT 1) AS gate"
+)
 QUIET = (
     "SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS"
     " (SELECT FROM @job WHERE state = 2 AND NOT unfit AND parked_at = name)"
 )
+_NEWEST = "(SELECT no FROM @gate WHERE gate.name = {} ORDER BY no DESC LIMIT 1)"
 _SAVE = Tell(
-    "INSERT INTO @gate SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[],"
-    " $5::bigint[], $6::bigint[], $7::bytea[]) ON CONFLICT (name) DO UPDATE SET"
-    " template = excluded.template, pool = excluded.pool, used = excluded.used,"
-    " timer_at = excluded.timer_at, horizon_at = excluded.horizon_at, rest = excluded.rest",
+    f"WITH new AS MATERIALIZED (SELECT new.*, {_NEWEST.format('new.name')} AS no"  # noqa: S608  (names only)
+    " FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
+    " $7::bytea[]) AS new (name, template, pool, used, timer_at, horizon_at, rest)),"
+    " gone AS (DELETE FROM @gate USING new WHERE gate.name = new.name AND gate.no = new.no)"
+    " INSERT INTO @gate SELECT name, template, pool, used, timer_at, horizon_at, rest,"
+    " coalesce(no, 0) + 1 FROM new",
     of("gate"),
 )
-_REMOVE = Tell("DELETE FROM @gate WHERE name = ANY ($1)", of("gate"))
+_REMOVE = Tell(
+    "DELETE FROM @gate USING unnest($1::text[]) AS idle (name)"  # noqa: S608  (names only)
+    f" WHERE gate.name = idle.name AND gate.no = {_NEWEST.format('idle.name')}",
+    of("gate"),
+)
 _PAGE = Ask(
-    f"SELECT {_COLUMNS} FROM @gate WHERE name > $1 ORDER BY name LIMIT $2",  # noqa: S608  (names only)
+    f"SELECT {_COLUMNS} FROM @gate WHERE name > $1 AND NOT ({_IDLE})"  # noqa: S608  (names only)
+    " ORDER BY name LIMIT $2",
     of("gate"),
 )
 _DUE_TIMERS = Ask(
@@ -142,12 +159,13 @@ class PostgresGates:
         kept: list[GateRow] = []
         idle: list[str] = []
         for row in rows:
-            if row.idle():
-                idle.append(row.name)
-                session.gates[row.name] = None
-            else:
+            session.gates[row.name] = None if row.idle() else row.clone()
+            if not row.idle():
                 kept.append(row)
-                session.gates[row.name] = row.clone()
+            elif "{" in row.template:
+                idle.append(row.name)
+            else:
+                kept.append(replace(row, closed_by="", closed_reason="", zone=None, opens=()))
         if kept:
             session.tell(_SAVE, *_columns(kept))
         if idle:
@@ -179,7 +197,8 @@ def take_gates(session: Session, names: Iterable[str], rows: Rows, quiet: Rows) 
     known = session.gates
     known.update(dict.fromkeys(names))
     for kept in rows:
-        row = known[kept[0]] = _row(kept)
+        row = _row(kept)
+        known[row.name] = None if row.idle() else row
         if row.horizon_at is not None and session.learns:
             session.shared.hours[row.name] = row
     session.quiet.update(name for (name,) in quiet)
