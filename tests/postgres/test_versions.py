@@ -1,0 +1,163 @@
+"""Programs and schemas of different versions: whoever knows less goes on, and knows what it needs.
+
+A later schema is made here of the shipped one by a migration that adds to every table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import headway as hw
+from headway.contract.views import AuditQuery, StatsQuery
+from headway.runtime.timing import pause
+from headway.stores import open_store
+from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.schema import NEEDED, latest, migrate_schema, shipped, version_of
+from headway.testing.conformance import MakeStore, StoreConformance
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+
+LATER = """
+DO $$
+DECLARE
+  one record;
+BEGIN
+  FOR one IN SELECT relname FROM pg_class
+    WHERE relnamespace = current_schema::regnamespace AND relkind IN ('r', 'p')
+      AND NOT relispartition
+  LOOP
+    EXECUTE format('ALTER TABLE %I ADD COLUMN later_text text NOT NULL DEFAULT ''x''', one.relname);
+    EXECUTE format('ALTER TABLE %I ADD COLUMN later_number bigint', one.relname);
+    EXECUTE format('CREATE INDEX ON %I (later_number)', one.relname);
+  END LOOP;
+END $$;
+CREATE TABLE later (n bigint PRIMARY KEY);
+"""
+LIMIT = 40.0
+EACH = 100
+
+
+@pytest.fixture(scope="module")
+def database(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
+    with fresh_database(fast_postgres_server.url) as url:
+        yield url
+
+
+_NUMBERS = count(1)
+
+
+@pytest.fixture
+def url(database: str) -> str:
+    return f"{database}{'&' if '?' in database else '?'}namespace=version_{next(_NUMBERS)}"
+
+
+def folder_of(path: Path, *, until: int = 0, later: bool = False) -> Path:
+    """A copy of the shipped migrations: up to a number, or with one that adds."""
+    for one in shipped().iterdir():
+        if one.name.endswith(".sql") and (not until or int(one.name[:4]) <= until):
+            path.joinpath(one.name).write_text(one.read_text())
+    if later:
+        path.joinpath(f"{latest() + 1:04}_later.sql").write_text(LATER)
+    return path
+
+
+def migrate_to(url: str, folder: Path) -> int:
+    """Brings a namespace to the schema of a folder; tells its number."""
+    options = parse_url(url)
+    with psycopg.connect(options.conninfo, autocommit=True) as connection:
+        migrate_schema(connection, options, folder)
+        return version_of(connection, options).number
+
+
+def declared(url: str) -> hw.App:
+    """An App that uses a little of everything."""
+    app = hw.App(url)
+
+    @app.job(key="{n}", gates=[hw.Slots("line", 3), hw.Slots("phone:{phone}", 1)])
+    async def call(job: hw.Job, n: int, phone: str) -> None:
+        if n % 10 == 0 and job.attempt == 1:
+            raise hw.Retry(after="1ms")
+
+    app.timetable("nightly", call, schedule="at 03:00", args={"n": -1, "phone": "x"})
+    return app
+
+
+async def worked(app: hw.App, total: int) -> None:
+    """Waits until so many jobs have succeeded.
+
+    Raises:
+        TimeoutError: they have not.
+    """
+    async with asyncio.timeout(LIMIT):
+        while (await app.store.read(StatsQuery())).counts.get("succeeded") != total:
+            await pause(0.02)
+
+
+async def send(app: hw.App, numbers: range) -> None:
+    for n in numbers:
+        await app.send_async("call", n=n, phone=str(n % 7))
+
+
+async def day(app: hw.App, between: Any = None) -> None:
+    """Jobs are sent and run; something happens in the middle, while workers work."""
+    async with app:
+        worker = app.worker(concurrency=4)
+        running = asyncio.create_task(worker.run())
+        await send(app, range(EACH))
+        later = asyncio.create_task(send(app, range(EACH, 2 * EACH)))
+        if between is not None:
+            await asyncio.to_thread(between)
+        await later
+        await send(app, range(2 * EACH, 3 * EACH))
+        await worked(app, 3 * EACH)
+        worker.stop()
+        await running
+        assert (await app.store.read(AuditQuery())).differences == ()
+
+
+async def test_program_works_on_while_a_later_one_brings_its_schema(
+    url: str, tmp_path: Path
+) -> None:
+    folder = folder_of(tmp_path, later=True)
+    numbers: list[int] = []
+    await day(declared(url), lambda: numbers.append(migrate_to(url, folder)))
+    assert numbers == [latest() + 1]
+
+
+async def test_program_begins_on_the_schema_of_a_later_one(url: str, tmp_path: Path) -> None:
+    assert migrate_to(url, folder_of(tmp_path, later=True)) == latest() + 1
+    await day(declared(url))
+
+
+@pytest.mark.parametrize("number", range(NEEDED, latest() + 1))
+async def test_program_works_on_every_older_schema_that_it_says_it_knows(
+    url: str, tmp_path: Path, number: int
+) -> None:
+    assert migrate_to(url, folder_of(tmp_path, until=number)) == number
+    await day(declared(f"{url}&migrate=off"))
+
+
+@pytest.mark.slow
+class TestOnTheSchemaOfALaterProgram(StoreConformance):
+    @pytest.fixture
+    def make_store(self, database: str, tmp_path: Path) -> Iterator[MakeStore]:
+        folder = folder_of(tmp_path, later=True)
+        made: list[str] = []
+
+        def make(clock: Any) -> Any:
+            name = f"later_{next(_NUMBERS)}"
+            made.append(name)
+            url = f"{database}{'&' if '?' in database else '?'}namespace={name}"
+            migrate_to(url, folder)
+            return open_store(url, clock=clock)
+
+        yield make
+        with psycopg.connect(database, autocommit=True) as connection:
+            for name in made:
+                connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE'.encode())
