@@ -87,7 +87,7 @@ class World:
         return found
 
     async def enqueue(self, number: int, **fields: Any) -> object:
-        id_ = derived_id("quick", number)
+        id_ = _id(number)
         asked: dict[str, Any] = {"kind": "call", "args": b'{"n": 1}', **fields}
         return await self.store.enqueue([NewJob(id=id_, **asked)])
 
@@ -99,7 +99,7 @@ class World:
         return replace(reply, seen=0)
 
     async def settle(self, *numbers: int, run: int = 1, worker: str = "w") -> object:
-        ids = [derived_id("quick", number) for number in numbers]
+        ids = [_id(number) for number in numbers]
         return await self.end(*(Succeeded(id_, run) for id_ in ids), worker=worker)
 
     async def end(self, *outcomes: Outcome, worker: str = "w") -> object:
@@ -122,13 +122,16 @@ class World:
         self.snippets.close()
 
 
+def _id(number: int) -> str:
+    return derived_id("quick", number)
+
+
 async def _of_two(world: World) -> object:
-    first, second = derived_id("quick", 1), derived_id("quick", 2)
-    return await world.end(Succeeded(first, 1), Succeeded(second, 1, result=b"1"))
+    return await world.end(Succeeded(_id(1), 1), Succeeded(_id(2), 1, result=b"1"))
 
 
 async def _fail(world: World) -> object:
-    return await world.end(Failed(derived_id("quick", 1), 1, error="no"))
+    return await world.end(Failed(_id(1), 1, error="no"))
 
 
 # A lane and a worker that the store knows.
@@ -149,6 +152,7 @@ ANSWERS: dict[str, tuple[list[Step], Step]] = {
     ),
     "settle of one": ([*TWO, lambda w: w.claim()], lambda w: w.settle(1)),
     "settle of two": ([*TWO, lambda w: w.claim()], lambda w: w.settle(2, 1)),
+    "settle with a result": ([*TWO, lambda w: w.claim()], _of_two),
     "settle while a lease is young": (
         [*TWO, lambda w: w.claim(), lambda w: w.wait(29_999)],
         lambda w: w.settle(1),
@@ -192,7 +196,15 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
     "claim under a cap of all": ([*TWO, lambda w: w.cap("all")], lambda w: w.claim()),
     "claim in a lane of one place": ([*TWO, lambda w: w.lane(concurrency=1)], lambda w: w.claim()),
     "claim in a fair lane": ([*TWO, lambda w: w.lane(fair="tenant")], lambda w: w.claim()),
-    "settle with a result": ([*TWO, lambda w: w.claim()], _of_two),
+    "settle with a long result": (
+        [*TWO, lambda w: w.claim()],
+        lambda w: w.end(Succeeded(_id(1), 1, result=b"1" * 257)),
+    ),
+    "settle of one twice": (
+        [*TWO, lambda w: w.claim()],
+        lambda w: w.end(Succeeded(_id(1), 1, result=b"1"), Succeeded(_id(1), 1, result=b"2")),
+    ),
+    "settle of a failure": ([*TWO, lambda w: w.claim()], _fail),
     "settle of what is settled": (
         [*TWO, lambda w: w.claim(), lambda w: w.settle(1)],
         lambda w: w.settle(1, 2),

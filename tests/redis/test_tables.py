@@ -77,6 +77,26 @@ def test_permits_are_found_by_job_by_gate_and_in_order(lua: Snippets) -> None:
     assert lua.contents() == {}
 
 
+def test_all_permits_of_jobs_are_removed_and_summed_by_gate(lua: Snippets) -> None:
+    memory = MemoryPermits(Journal())
+    kept, first, second = IDS[:3]
+    rows = [
+        PermitRow("a\x00", first, 1, "", 2, MOMENTS[0], "run"),
+        PermitRow("p/é", first, 1, "p", 5, MOMENTS[0], "settled"),
+        PermitRow("p/é", second, 7, "p", 1, MOMENTS[1], "run"),
+        PermitRow("p/é", kept, 1, "p", 9, MOMENTS[1], "run"),
+    ]
+    lua.call("Permits.add", rows)
+    assert lua.call("Permits.remove_all", [second, first, IDS[3]]) == [
+        {"gate": "p/é", "pool": "p", "amount": 6},
+        {"gate": "a\x00", "pool": "", "amount": 2},
+    ]
+    memory.add(rows[3:])
+    _compare_permits(lua, memory, 100)
+    lua.call("Permits.remove_all", [kept])
+    assert lua.contents() == {}
+
+
 def _compare_permits(lua: Snippets, memory: MemoryPermits, limit: int) -> None:
     def by_gate(rows: list[Any]) -> list[Any]:
         return sorted(rows, key=lambda row: (row["job"], row["gate"]))

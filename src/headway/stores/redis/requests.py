@@ -183,6 +183,8 @@ def settle_request(request: SettleRequest) -> Request:
     for place, outcome in enumerate(outcomes):
         if distinct and _is_plain(outcome):
             flat += (outcome.job, outcome.run)
+        elif type(outcome) is Succeeded and outcome.result and not (outcome.then or outcome.close):
+            rest.append(_with_result(outcome, outcome.result, place))
         else:
             rest.append(_outcome(outcome, place))
     return {"worker": request.worker, "plain": flat, "rest": rest}
@@ -195,6 +197,13 @@ def _is_plain(outcome: Outcome) -> bool:
         and not outcome.then
         and not outcome.close
     )
+
+
+def _with_result(outcome: Succeeded, result: bytes, place: int) -> Request:
+    """The commonest of the others, as `_outcome` tells it."""
+    told: Request = {"type": "Succeeded", "place": place, "job": outcome.job, "run": outcome.run}
+    told["result"] = text_of(result)
+    return told
 
 
 def _outcome(outcome: Outcome, place: int) -> Request:

@@ -264,27 +264,28 @@ local function wake_waiting(step, gate)
   end
 end
 
--- What comes back at each gate, in order, and the names of the gates.
+-- What comes back at each gate, in order.
 local function amounts_of(permits)
-  local amounts, places, names = {}, {}, {}
+  local amounts, places = {}, {}
   for _, one in ipairs(permits) do
     local amount = places[one.gate]
     if amount == nil then
       amount = { gate = one.gate, pool = one.pool, amount = 0 }
       places[one.gate] = amount
       amounts[#amounts + 1] = amount
-      names[#names + 1] = one.gate
     end
     amount.amount = amount.amount + one.amount
   end
-  return amounts, names
+  return amounts
 end
 
--- Removes permits and counts them as back. Returns the gates that have room now and may have jobs
--- parked.
-function Step.return_permits(step, permits)
-  Permits.remove(permits)
-  local amounts, names = amounts_of(permits)
+-- Counts permits as back. Returns the gates that have room now and may have jobs parked.
+--   amounts: {gate, pool, amount} each, every gate once.
+local function count_back(step, amounts)
+  local names = {}
+  for place, one in ipairs(amounts) do
+    names[place] = one.gate
+  end
   GateBook.prefetch(step.book, names)
   local freed, known = {}, {}
   for _, one in ipairs(amounts) do
@@ -299,6 +300,23 @@ function Step.return_permits(step, permits)
     end
   end
   return freed
+end
+
+-- Removes permits and counts them as back. Returns the gates that have room now and may have jobs
+-- parked.
+function Step.return_permits(step, permits)
+  Permits.remove(permits)
+  return count_back(step, amounts_of(permits))
+end
+
+-- Gives back all that jobs hold which have ended, and feeds the gates.
+--   jobs: ids, each once.
+function Step.give_back_all(step, jobs)
+  local freed = count_back(step, Permits.remove_all(jobs))
+  for _, gate in ipairs(freed) do
+    Feeding.feed_gate(step.book, gate)
+  end
+  GateBook.save(step.book)
 end
 
 -- The permits that the jobs of these releases hold, by job.

@@ -1,6 +1,6 @@
 -- What the starts of a claim take: permits, starts of rates, and the jobs' own rows; those of one
 -- decision are gathered and written together.
--- needs: base.time, tables.jobs, tables.permits, tables.counts
+-- needs: base.codec, base.time, tables.jobs, tables.permits, tables.counts
 -- needs: engine.cascade, engine.gate_book, engine.gate_names, engine.pool, engine.shut_spells
 
 local Takings = {}
@@ -16,6 +16,7 @@ function Takings.new(book, request, lane)
     lane = lane,
     plain = {},
     gated = {},
+    -- Kind of permit, job, run, kind, job, run, ...
     permits = {},
     -- Each in the order met, and by name.
     rates = {},
@@ -38,13 +39,14 @@ local function blocked_ms(start)
   return math.max(0, math.min(shut, waited))
 end
 
--- What each start of a flow takes: {gate, kind, template, amount, hold}.
+-- What each start of a flow takes: {gate, kind, template, amount, hold, kinds}.
 local function needs_of_flow(takings, view)
   local needs = takings.needs[view.flow]
   if needs ~= nil then
     return needs
   end
-  needs = {}
+  -- Beside the needs, the members that starts of the flow chose.
+  needs = { alike = {} }
   local uses = {}
   for _, use in ipairs(Jobs.flow(view.flow).shared) do
     uses[use.name] = use
@@ -59,6 +61,7 @@ local function needs_of_flow(takings, view)
         template = use and use.template or '',
         amount = one.amount,
         hold = use and use.hold or GateNames.implicit_hold(gate.name),
+        kinds = {},
       }
     end
   end
@@ -80,6 +83,7 @@ local function needs_of_job(takings, start)
       template = use.template,
       amount = use.amount,
       hold = use.hold,
+      kinds = {},
     }
   end
   return needs
@@ -96,6 +100,23 @@ local function record_of(list, by_name, name, template)
   return record
 end
 
+-- What one start takes at a gate, as it is kept: alike for the starts that share the need and
+-- chose the same member ("" where there are none).
+local function kind_of(takings, need, member)
+  local kinds = need.kinds
+  if kinds[member] == nil then
+    local gate, pool = need.gate, ''
+    if need.kind == 'pool' then
+      gate, pool = Pool.member_gate(need.gate, member), need.gate
+    end
+    local kind = Permits.kind(gate, pool, need.amount, Time.now, need.hold)
+    kind.used = record_of(takings.used, takings.used_at, gate, need.template)
+    kind.used.pool = pool
+    kinds[member] = kind
+  end
+  return kinds[member]
+end
+
 -- Takes at one gate; the member chosen, of a pool, else "".
 local function take(takings, start, need)
   if need.kind == 'rate' then
@@ -106,24 +127,32 @@ local function take(takings, start, need)
   if need.kind == 'hours' then
     return ''
   end
-  local gate, pool, member = need.gate, '', ''
+  local member, permits = '', takings.permits
   if need.kind == 'pool' then
-    pool, member = gate, start.members[gate]
-    record_of(takings.last, takings.last_at, pool, need.template).member = member
-    gate = Pool.member_gate(pool, member)
+    member = start.members[need.gate]
+    record_of(takings.last, takings.last_at, need.gate, need.template).member = member
   end
-  local used = record_of(takings.used, takings.used_at, gate, need.template)
-  used.pool, used.number = pool, used.number + need.amount
-  takings.permits[#takings.permits + 1] = {
-    gate = gate,
-    job = start.head.id,
-    run = start.head.run + 1,
-    pool = pool,
-    amount = need.amount,
-    since = Time.now,
-    hold = need.hold,
-  }
+  local kind, count = kind_of(takings, need, member), #permits
+  kind.used.number = kind.used.number + need.amount
+  permits[count + 1], permits[count + 2], permits[count + 3] =
+    kind, start.head.id, start.head.run + 1
   return member
+end
+
+-- Starts of a flow that chose the same members share one table of them, which is packed once.
+local function shared_members(needs, members)
+  local chosen = ''
+  for _, need in ipairs(needs) do
+    if need.kind == 'pool' then
+      chosen = chosen .. Codec.name(members[need.gate])
+    end
+  end
+  local known = needs.alike[chosen]
+  if known == nil then
+    known = members
+    needs.alike[chosen] = known
+  end
+  return known
 end
 
 -- Takes for one start.
@@ -134,13 +163,17 @@ function Takings.add(takings, start, view)
     takings.plain[#takings.plain + 1] = head.id
     return
   end
-  local members, cascade = {}, nil
-  for _, need in ipairs(needs_of_flow(takings, view)) do
+  local needs, members = needs_of_flow(takings, view), {}
+  for _, need in ipairs(needs) do
     members[need.gate] = take(takings, start, need)
   end
   for _, need in ipairs(needs_of_job(takings, start)) do
     members[need.gate] = take(takings, start, need)
   end
+  if #start.head.keyed == 0 then
+    members = shared_members(needs, members)
+  end
+  local cascade
   if start.candidate ~= '' then
     local row = Jobs.load({ head.id })[head.id]
     cascade = row.cascade and Cascade.begin(row.cascade, start.candidate) or nil
@@ -174,7 +207,7 @@ function Takings.write(takings)
     GateBook.remember_member(book, one.gate, one.template, one.member)
   end
   if #takings.permits > 0 then
-    Permits.add(takings.permits)
+    Permits.take(takings.permits)
   end
   if #takings.rates > 0 then
     GateBook.count_starts(book, takings.rates)

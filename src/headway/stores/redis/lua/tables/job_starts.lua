@@ -124,18 +124,32 @@ function JobStarts.start_plain(ids, worker, request, blocked_ms)
   Filing.write(filed)
 end
 
+local packed_members = {}
+
+-- The rest of a row that has nothing but its members: one text for starts that share them.
+local function only_members(members)
+  local known = packed_members[members]
+  if known == nil then
+    known = cmsgpack.pack({ members = members })
+    packed_members[members] = known
+  end
+  return known
+end
+
 -- The row of a waiting job without a ticket as it is when it runs and holds something: what changes
 -- is put into the packed row, which is not read whole.
 local function patched(raw, start, worker, request)
   local run, attempt, blocked = unpack_bytes('>I4I4I6', raw, 33)
   local before, last, size = unpack_bytes('>I2I2I4', raw, 72)
   local from, flags = 80 + before + last, byte(raw, 2)
-  local rest, holds = sub(raw, from, from + size - 1), next(start.members) ~= nil
-  if holds or size > 0 then
-    local fields = size > 0 and cmsgpack.unpack(rest) or {}
+  local rest, holds = '', next(start.members) ~= nil
+  if size > 0 then
+    local fields = cmsgpack.unpack(sub(raw, from, from + size - 1))
     -- What an earlier run took, and whose turn it was, is forgotten.
     fields.members, fields.candidate = holds and start.members or nil, nil
     rest = next(fields) ~= nil and cmsgpack.pack(fields) or ''
+  elseif holds then
+    rest = only_members(start.members)
   end
   flags = flags - (flags % 4 >= 2 and 2 or 0) + (holds and 2 or 0)
   return 'r'

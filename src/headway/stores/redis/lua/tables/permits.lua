@@ -12,48 +12,66 @@ local PAGE = 1000
 -- Bytes of a job's id.
 local ID = 36
 
-local function encode(rows)
-  local kept = {}
-  for place, row in ipairs(rows) do
-    kept[place] = { row.gate, row.run, row.pool, row.amount, row.since, row.hold == 'run' }
-  end
-  return Codec.long(cmsgpack.pack(kept))
+-- A permit in the text of its job: these numbers, then the names of its gate and pool.
+--    1 run   5 since   11 amount   15 held for a run only   16 lengths of gate and pool
+local RECORD, NAMES = '>I4I6I4BI2I2', 20
+local pack, unpack_bytes = struct.pack, struct.unpack
+local sub, byte, rep, char = string.sub, string.byte, string.rep, string.char
+-- Bytes that a text must have; see Codec.long. What lacks stands before it, and its length first.
+local LONG = 65
+
+local function encode(row)
+  local gate, pool = row.gate, row.pool
+  local hold = row.hold == 'run' and 1 or 0
+  local numbers = pack(RECORD, row.run, row.since, row.amount, hold, #gate, #pool)
+  return numbers .. gate .. pool
+end
+
+local function padded(text)
+  local lacks = math.max(0, LONG - 1 - #text)
+  return char(lacks) .. rep('\0', lacks) .. text
 end
 
 local function decode(job, text)
-  local rows = cmsgpack.unpack(text)
-  for place, kept in ipairs(rows) do
-    rows[place] = {
-      gate = kept[1],
+  local rows, at = {}, 1
+  while at <= #text do
+    local run, since, amount, hold, of_gate, of_pool = unpack_bytes(RECORD, text, at)
+    local from = at + NAMES - 1
+    at = from + of_gate + of_pool
+    rows[#rows + 1] = {
+      gate = sub(text, from, from + of_gate - 1),
       job = job,
-      run = kept[2],
-      pool = kept[3],
-      amount = kept[4],
-      since = kept[5],
-      hold = kept[6] and 'run' or 'settled',
+      run = run,
+      pool = sub(text, from + of_gate, at - 1),
+      amount = amount,
+      since = since,
+      hold = hold == 1 and 'run' or 'settled',
     }
   end
   return rows
 end
 
--- What jobs hold, as it was read or written in this script, by job.
-local known = {}
+-- What jobs hold as one text each, as it was read or written in this script; "" for nothing.
+local texts = {}
 
--- The permits of jobs, an array by job, for these at least; empty for one that holds none.
+-- The texts of jobs, by job, for these at least.
 local function by_job(jobs)
   local wanted = {}
-  for _, job in ipairs(jobs) do
-    if not known[job] then
-      known[job] = {}
+  for place = 1, #jobs do
+    local job = jobs[place]
+    if not texts[job] then
+      texts[job] = ''
       wanted[#wanted + 1] = job
     end
   end
-  for place, text in ipairs(Write.read(Keys.permits_of, wanted)) do
+  local found = Write.read(Keys.permits_of, wanted)
+  for place = 1, #wanted do
+    local text = found[place]
     if text then
-      known[wanted[place]] = decode(wanted[place], text)
+      texts[wanted[place]] = sub(text, 2 + byte(text, 1))
     end
   end
-  return known
+  return texts
 end
 
 -- Names of gates as members begin with them: a batch has many permits of few gates.
@@ -85,11 +103,12 @@ local function jobs_of(rows)
 end
 
 -- Writes all that each of these jobs holds.
-local function write(jobs, held)
+local function write(jobs)
   local values, gone = {}, {}
-  for _, job in ipairs(jobs) do
-    if held[job][1] then
-      values[#values + 1], values[#values + 2] = job, encode(held[job])
+  for place = 1, #jobs do
+    local job = jobs[place]
+    if texts[job] ~= '' then
+      values[#values + 1], values[#values + 2] = job, padded(texts[job])
     else
       gone[#gone + 1] = job
     end
@@ -98,20 +117,51 @@ local function write(jobs, held)
   Write.hset(Keys.permits_of, values)
 end
 
+-- A kind of permit: what those have in common that differ by job and run alone.
+function Permits.kind(gate, pool, amount, since, hold)
+  local numbers = pack('>I6I4BI2I2', since, amount, hold == 'run' and 1 or 0, #gate, #pool)
+  local prefix = prefix_of(gate)
+  return {
+    text = numbers .. gate .. pool,
+    name = prefix,
+    before = prefix .. n6(since),
+    behind = n4(amount),
+  }
+end
+
+-- Adds permits.
+--   taken: kind, job, run, kind, job, run, ...; a job at most once at a gate.
+function Permits.take(taken)
+  local jobs, seen, members, names = {}, {}, {}, {}
+  for place = 2, #taken, 3 do
+    local job = taken[place]
+    if not seen[job] then
+      seen[job] = true
+      jobs[#jobs + 1] = job
+    end
+  end
+  local held = by_job(jobs)
+  for place = 1, #taken, 3 do
+    local kind, job = taken[place], taken[place + 1]
+    held[job] = held[job] .. n4(taken[place + 2]) .. kind.text
+    local count = #members
+    members[count + 1], members[count + 2] = 0, kind.before .. job .. kind.behind
+    names[count + 1], names[count + 2] = 0, kind.name .. job
+  end
+  write(jobs)
+  Write.zadd(Keys.permits, members)
+  Write.zadd(Keys.permit_names, names)
+end
+
 -- Adds permits.
 --   rows: {gate, job, run, pool, amount, since, hold} each.
 function Permits.add(rows)
-  local jobs = jobs_of(rows)
-  local held, members, names = by_job(jobs), {}, {}
-  for _, row in ipairs(rows) do
-    local own = held[row.job]
-    own[#own + 1] = row
-    members[#members + 1], members[#members + 2] = 0, member_of(row)
-    names[#names + 1], names[#names + 2] = 0, prefix_of(row.gate) .. row.job
+  local taken = {}
+  for place, row in ipairs(rows) do
+    taken[3 * place - 2] = Permits.kind(row.gate, row.pool, row.amount, row.since, row.hold)
+    taken[3 * place - 1], taken[3 * place] = row.job, row.run
   end
-  write(jobs, held)
-  Write.zadd(Keys.permits, members)
-  Write.zadd(Keys.permit_names, names)
+  Permits.take(taken)
 end
 
 -- The permits that jobs hold.
@@ -119,7 +169,7 @@ end
 function Permits.of_jobs(jobs)
   local held, found = by_job(jobs), {}
   for _, job in ipairs(jobs) do
-    for _, row in ipairs(held[job]) do
+    for _, row in ipairs(decode(job, held[job])) do
       found[#found + 1] = row
     end
   end
@@ -127,20 +177,26 @@ function Permits.of_jobs(jobs)
 end
 
 -- Takes a gate's permit out of what a job holds; nil if it is not there.
-local function take(held, gate)
-  for place, row in ipairs(held) do
+local function take_out(job, gate)
+  local left, taken = {}, nil
+  for _, row in ipairs(decode(job, texts[job])) do
     if row.gate == gate then
-      return table.remove(held, place)
+      taken = row
+    else
+      left[#left + 1] = encode(row)
     end
   end
+  texts[job] = table.concat(left)
+  return taken
 end
 
 -- Removes these; one that is gone already is passed over.
 function Permits.remove(rows)
   local jobs = jobs_of(rows)
-  local held, members, names = by_job(jobs), {}, {}
+  by_job(jobs)
+  local members, names = {}, {}
   for _, row in ipairs(rows) do
-    local old = take(held[row.job], row.gate)
+    local old = take_out(row.job, row.gate)
     if old then
       members[#members + 1] = member_of(old)
       names[#names + 1] = prefix_of(old.gate) .. old.job
@@ -148,7 +204,39 @@ function Permits.remove(rows)
   end
   Write.zrem(Keys.permits, members)
   Write.zrem(Keys.permit_names, names)
-  write(jobs, held)
+  write(jobs)
+end
+
+-- Removes all that jobs hold; the path of most settlements, in which no row is made.
+--   jobs: ids, each once.
+-- Returns what was out at each gate, in the order met: {gate, pool, amount}.
+function Permits.remove_all(jobs)
+  local held, members, names, gone = by_job(jobs), {}, {}, {}
+  local sums, places = {}, {}
+  for _, job in ipairs(jobs) do
+    local text, at = held[job], 1
+    if text ~= '' then
+      gone[#gone + 1], texts[job] = job, ''
+    end
+    while at <= #text do
+      local amount, _, of_gate, of_pool = unpack_bytes('>I4BI2I2', text, at + 10)
+      local from = at + NAMES - 1
+      local gate = sub(text, from, from + of_gate - 1)
+      local sum, prefix = places[gate], prefix_of(gate)
+      members[#members + 1] = prefix .. sub(text, at + 4, at + 9) .. job .. sub(text, at + 10, at + 13)
+      names[#names + 1] = prefix .. job
+      at = from + of_gate + of_pool
+      if sum == nil then
+        sum = { gate = gate, pool = sub(text, from + of_gate, at - 1), amount = 0 }
+        sums[#sums + 1], places[gate] = sum, sum
+      end
+      sum.amount = sum.amount + amount
+    end
+  end
+  Write.zrem(Keys.permits, members)
+  Write.zrem(Keys.permit_names, names)
+  Write.hdel(Keys.permits_of, gone)
+  return sums
 end
 
 -- The permits of these (gate, job), an array in this order.
@@ -156,7 +244,7 @@ local function rows_of(places)
   local jobs = jobs_of(places)
   local held, found = by_job(jobs), {}
   for _, place in ipairs(places) do
-    for _, row in ipairs(held[place.job]) do
+    for _, row in ipairs(decode(place.job, held[place.job])) do
       if row.gate == place.gate then
         found[#found + 1] = row
       end
