@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from headway.stores.ledger.gatenames import is_implicit
 from headway.stores.postgres.arrays import Texts
-from headway.stores.postgres.session import Mode, Session
+from headway.stores.postgres.session import Mode, NeedsMore, Session
 from headway.stores.postgres.statement import Ask, Asked, of
 from headway.stores.postgres.tables.gates import LOAD, QUIET, take_gates
 from headway.stores.postgres.tables.jobs.starting import (
@@ -17,6 +19,7 @@ from headway.stores.postgres.tables.jobs.starting import (
     take_heads,
 )
 
+_PLACE = re.compile(r"\$(\d+)")
 _GATES = Ask(LOAD, of("gate"))
 _QUIET = Ask(QUIET, of("parked"))
 _FLOWS = Ask(FLOWS_WAITING, of("waiting"))
@@ -40,13 +43,21 @@ def begin_as_usual(
 
     Returns:
         The answers to `first`.
+
+    Raises:
+        NeedsMore: it is only a look, and there is something where there was nothing.
     """
     habit = session.shared.habit(kind) if kind is not None else None
     ahead = list(first)
     if habit is None:
         return session.begin(mode, ahead, kind=kind)[: len(first)]
     seen = {ask for ask, _ in first}
-    ahead += [one for one in habit.asks if one[0] not in seen]
+    likely = [one for one in habit.asks if one[0] not in seen]
+    empty = [one for one in likely if one in habit.empty] if mode is Mode.PEEK else []
+    ahead += [one for one in likely if one not in empty]
+    if empty:
+        ahead.append(whether_any(empty))
+    before = len(ahead)
     gates = habit.gates[:MOST_GATES]
     keyed = Texts(name for name in gates if not is_implicit(name))
     heads = dict(list(habit.heads.items())[:MOST_FLOWS])
@@ -57,6 +68,10 @@ def begin_as_usual(
     flows = len(ahead)
     ahead += [(_FLOWS, flows_bound(session, *one)) for one in habit.lanes]
     told = session.begin(mode, ahead, kind=kind)
+    if empty:
+        if any(told[before - 1][0]):
+            raise NeedsMore
+        session.know_empty(empty)
     if gates:
         quiet = place - bool(keyed)
         take_gates(session, gates, told[quiet - 1], told[quiet] if keyed else [])
@@ -74,3 +89,27 @@ def _of_gates(gates: Sequence[str], keyed: Texts) -> list[Asked]:
     if keyed:
         asked.append((_QUIET, (keyed,)))
     return asked
+
+
+def whether_any(asked: Sequence[Asked]) -> Asked:
+    """One question in the place of many: whether there is an answer to each.
+
+    Args:
+        asked: questions that had none.
+
+    Returns:
+        The question, which is answered by one row of as many truth values.
+    """
+    text = _together(tuple((ask.text, len(bound)) for ask, bound in asked))
+    return Ask(text, of()), tuple(one for _, bound in asked for one in bound)
+
+
+@lru_cache(maxsize=256)
+def _together(texts: tuple[tuple[str, int], ...]) -> str:
+    parts: list[str] = []
+    taken = 0
+    for text, size in texts:
+        numbered = _PLACE.sub(lambda place, taken=taken: f"${int(place[1]) + taken}", text)
+        parts.append(f"EXISTS ({numbered})")
+        taken += size
+    return f"SELECT {', '.join(parts)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -352,6 +352,10 @@ class Session:
             found = self._answers[key] = self.fetch(ask.text, bound)
         return found
 
+    def know_empty(self, asked: Iterable[Asked]) -> None:
+        """To these questions there is no answer, as was found out in another way."""
+        self._answers.update((one, Rows()) for one in asked)
+
     def fetch(self, text: str, bound: tuple[Any, ...]) -> Rows:
         """Sends a question, with what was written so far.
 
@@ -473,7 +477,11 @@ class Session:
     def _learn(self) -> None:
         if self._kind is not None:
             habit = Habit(
-                tuple(self._used), tuple(self.looked_at), self.wanted, tuple(self.lanes_asked)
+                tuple(self._used),
+                tuple(self.looked_at),
+                self.wanted,
+                tuple(self.lanes_asked),
+                frozenset(one for one in self._used if not self._answers.get(one, True)),
             )
             self.shared.learn(self._kind, habit)
 

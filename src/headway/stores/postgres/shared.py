@@ -41,12 +41,14 @@ class Habit:
         gates: the names of gates that it looked at.
         heads: of how many heads, by flow.
         lanes: which waiting flows, by lane, after which flow, and how many.
+        empty: those of the questions to which there was no answer.
     """
 
     asks: tuple[Asked, ...] = ()
     gates: tuple[str, ...] = ()
     heads: Mapping[int, int] = field(default_factory=dict[int, int])
     lanes: tuple[tuple[str, int, int], ...] = ()
+    empty: frozenset[Asked] = frozenset()
 
 
 class Shared:

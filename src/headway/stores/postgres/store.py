@@ -39,6 +39,7 @@ from headway.stores.postgres.session import Done, KeyHeld, Mode, NeedsMore
 from headway.stores.postgres.settling import Settles
 from headway.stores.postgres.shared import Shared
 from headway.stores.postgres.steps import Steps, Verb
+from headway.stores.postgres.sweeping import Sweeps
 from headway.stores.postgres.timing import StoreTime
 from headway.stores.postgres.wakes import Wakes
 
@@ -81,6 +82,7 @@ class PostgresStore:
         self._reads = Steps(shared, spells)
         self._turns = turns
         self._claims = Claims(turns)
+        self._sweeps = Sweeps(turns)
         self._settles = Settles(shares)
         self._enqueues = Enqueues(inserts)
         self._inserting = Inserting(options, self._insert_as_guest, self._wakes.announce)
@@ -202,7 +204,7 @@ class PostgresStore:
 
     async def sweep(self, n: int) -> SweepReply:
         """See `Store.sweep`."""
-        return await self._decide(lambda ledger: verbs.sweep(ledger, n), kind=("sweep", n))
+        return await _ask(self._turn_desk, Call(lambda: self._sweeps.sweep(n)))
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         """See `Store.lead`."""

@@ -69,8 +69,9 @@ _NEXT_TIMER = Ask(
 )
 _SHORT_HORIZONS = Ask(
     f"SELECT {_COLUMNS} FROM @gate"  # noqa: S608  (names only)
-    " WHERE horizon_at < $1 AND horizon_at IS NOT NULL ORDER BY horizon_at, name LIMIT $2",
+    " WHERE horizon_at < @now + $1 AND horizon_at IS NOT NULL ORDER BY horizon_at, name LIMIT $2",
     of("gate"),
+    ahead=True,
 )
 
 
@@ -182,7 +183,9 @@ class PostgresGates:
         return rows[0][0] if rows else None
 
     def short_horizons(self, before_at: int, limit: int) -> list[GateRow]:
-        return [_row(row) for row in self._session.ask(_SHORT_HORIZONS, before_at, limit)]
+        # By how much ahead is what the next step asks, too.
+        ahead_ms = before_at - self._session.now
+        return [_row(row) for row in self._session.ask(_SHORT_HORIZONS, ahead_ms, limit)]
 
 
 def take_gates(session: Session, names: Iterable[str], rows: Rows, quiet: Rows) -> None:

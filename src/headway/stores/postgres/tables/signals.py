@@ -52,6 +52,7 @@ _STALE = Ask(
     f"SELECT {_COLUMNS} FROM @event"  # noqa: S608  (names only)
     " WHERE kept_until <= @now AND kept_until IS NOT NULL ORDER BY kept_until, seq LIMIT $1",
     of("event"),
+    ahead=True,
 )
 
 

@@ -38,7 +38,11 @@ _NEXT_LAPSE = Ask(
     of("worker"),
     ahead=True,
 )
-_ALL = Ask(f"SELECT {_COLUMNS} FROM @worker ORDER BY id", of("worker"))  # noqa: S608  (names only)
+_ALL = Ask(
+    f"SELECT {_COLUMNS} FROM @worker ORDER BY id",  # noqa: S608  (names only)
+    of("worker"),
+    ahead=True,
+)
 
 
 class PostgresWorkers:

@@ -1,0 +1,79 @@
+"""What is only a look takes no turn, in one trip, and never overlooks what has become due."""
+
+from __future__ import annotations
+
+import psycopg
+
+from headway.contract.claims import BeatRequest
+from headway.stores.postgres.arrays import Texts
+from headway.stores.postgres.habits import whether_any
+from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.session import lock_key
+from headway.stores.postgres.statement import Ask, of
+from headway.stores.postgres.store import PostgresStore
+from headway.testing.clock import FakeClock
+from tests.postgres.places import Place, assert_clean, claim, job
+
+MINUTE = 60_000
+
+
+def beat(worker: str = "w") -> BeatRequest:
+    return BeatRequest(worker=worker, name="", lanes=("lane",), running=(), lease_ms=MINUTE)
+
+
+def trips(store: PostgresStore) -> int:
+    return store._turns.session.link.trips
+
+
+async def test_idle_sweep_is_one_trip_and_waits_for_nobody_who_has_the_turn(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue([job(1, due_at=clock() + MINUTE)])
+    await store.beat(beat())
+    first = await store.sweep(100)
+    assert first.next_at is not None
+    before = trips(store)
+    with psycopg.connect(parse_url(place.url).conninfo) as other:
+        other.execute(
+            "SELECT pg_advisory_xact_lock(%s)", (lock_key(parse_url(place.url).namespace),)
+        )
+        assert await store.sweep(100) == first
+    assert trips(store) == before + 1
+
+
+async def test_sweep_after_a_look_finds_what_has_become_due(place: Place, clock: FakeClock) -> None:
+    store, other = place.open(clock), place.open(clock)
+    await store.enqueue([job(1, due_at=clock() + MINUTE)])
+    await other.enqueue([job(2, expires_at=clock() + 2 * MINUTE)])
+    await store.beat(beat())
+    for _ in range(2):
+        assert (await store.sweep(100)).promoted == 0
+    clock.advance(MINUTE)
+    assert (await store.sweep(100)).promoted == 1
+    for _ in range(2):
+        assert (await store.sweep(100)).expired == 0
+    clock.advance(MINUTE)
+    assert (await store.sweep(100)).expired == 1
+    await assert_clean(store)
+
+
+async def test_claim_after_a_look_finds_what_has_become_due(place: Place, clock: FakeClock) -> None:
+    store = place.open(clock)
+    due = job(1, due_at=clock() + MINUTE)
+    await store.enqueue([due])
+    for request in range(1, 4):
+        assert not (await claim(store, request=request, n=1)).jobs
+    clock.advance(MINUTE)
+    assert [one.id for one in (await claim(store, request=4, n=1)).jobs] == [due.id]
+    await assert_clean(store)
+
+
+def test_questions_that_are_asked_as_one_keep_what_each_is_bound_to(place: Place) -> None:
+    ask = Ask("SELECT $2::text WHERE $1::bigint = ANY (SELECT length(unnest($3::text[])))", of())
+    never, ever = (ask, (9, "a", Texts(("b",)))), (ask, (1, "a", Texts(("b",))))
+    one, bound = whether_any([never, ever, never])
+    with psycopg.connect(parse_url(place.url).conninfo) as db:
+        plain = [list(value) if isinstance(value, Texts) else value for value in bound]
+        row = psycopg.RawCursor(db).execute(one.text.encode(), plain).fetchone()
+    assert row == (False, True, False)
