@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 
 import headway as hw
-from headway.contract.claims import ClaimRequest
+from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import DefineRequest, EnableEntry
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, TimetableQuery
 from headway.core.job import NewJob
+from headway.runtime.chores.sweep import LONGEST, Sweep
 from headway.runtime.chores.timetable import TimetableChore
 from headway.runtime.timing import Timing
 from headway.stores import open_store
@@ -171,3 +173,43 @@ async def test_worker_ends_jobs_that_never_started_in_time(
     async with working(hw.App(store=watched), lanes="main"):
         view = await watched.ends(made.id)
     assert (view.state, view.reason) == ("dead", "expired")
+
+
+class Rests(Timing):
+    """Time that only goes on by pauses; ends with the last of them."""
+
+    def __init__(self, rests: int) -> None:
+        self.left = rests
+        self.rests: list[float] = []
+
+    def monotonic(self) -> float:
+        return sum(self.rests)
+
+    async def pause(self, seconds: float) -> None:
+        self.rests.append(seconds)
+        if len(self.rests) == self.left:
+            raise asyncio.CancelledError
+
+
+class Asked:
+    """A real store that remembers what its chore asked."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.names: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.names.append(name)
+        return getattr(self.store, name)
+
+
+async def test_sweeps_ask_for_the_time_again_only_when_a_moment_is_near(still: Store):
+    asked: Any = Asked(still)
+    lease = BeatRequest(worker="w", name="", lanes=("lane",), running=(), lease_ms=10_000)
+    await still.beat(lease)
+    timing = Rests(6)
+    with pytest.raises(asyncio.CancelledError):
+        await Sweep(asked, timing).run()
+    # The store's time stands still, so that it is taken for 8 s later than it is in the end.
+    assert asked.names == ["sweep", "read", *(3 * ["sweep"]), "sweep", "read", "sweep"]
+    assert timing.rests == [LONGEST] * 6

@@ -13,6 +13,8 @@ SWEEP_SIZE = 500
 LONGEST = 2.0
 """Seconds after which to look again: what others do may have made something due earlier."""
 SHORTEST = 0.02
+MARGIN = 1.0
+"""By how many seconds the store's time may be ahead of what it was taken for."""
 
 _log = logging.getLogger("headway.chores")
 
@@ -23,6 +25,7 @@ class Sweep:
     def __init__(self, store: Store, timing: Timing) -> None:
         self._store = store
         self._timing = timing
+        self._ahead_ms: float | None = None
 
     async def run(self) -> None:
         """Sweeps until it is cancelled."""
@@ -40,7 +43,15 @@ class Sweep:
     async def _rest(self, next_at: int | None) -> None:
         """Waits for the moment, by the store's time, but not for longer than the longest rest."""
         seconds = LONGEST
-        if next_at is not None:
+        if next_at is not None and not self._is_far(next_at):
             now = (await self._store.read(StatsQuery())).now
+            self._ahead_ms = now - 1000 * self._timing.monotonic()
             seconds = min(max((next_at - now) / 1000, SHORTEST), LONGEST)
         await self._timing.pause(seconds)
+
+    def _is_far(self, next_at: int) -> bool:
+        """Whether the moment comes after the longest rest for sure, without asking the store."""
+        if self._ahead_ms is None:
+            return False
+        about = 1000 * self._timing.monotonic() + self._ahead_ms
+        return next_at - about > 1000 * (LONGEST + MARGIN)
