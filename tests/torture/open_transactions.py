@@ -248,7 +248,7 @@ async def beside_open_snapshot(
     await _declare(url)
     await _declare(other)
     seen = BesideSnapshot(jobs)
-    one, two = _Passage(url, gated=gated), _Passage(other, gated=gated)
+    one, two = Passage(url, gated=gated), Passage(other, gated=gated)
     begin = time.monotonic()
     await one.round()
     await two.round()
@@ -271,7 +271,7 @@ async def beside_open_snapshot(
     return seen
 
 
-async def _some_rounds(one: _Passage, two: _Passage, rounds: int) -> tuple[float, float]:
+async def _some_rounds(one: Passage, two: Passage, rounds: int) -> tuple[float, float]:
     mine: list[float] = []
     others: list[float] = []
     for _ in range(rounds):
@@ -280,19 +280,20 @@ async def _some_rounds(one: _Passage, two: _Passage, rounds: int) -> tuple[float
     return statistics.median(mine), statistics.median(others)
 
 
-class _Passage:
+class Passage:
     """One process through which jobs pass.
 
     Args:
         url: of its store.
         gated: whether they pass gates.
+        number: how many such have been there before.
     """
 
-    def __init__(self, url: str, *, gated: bool) -> None:
+    def __init__(self, url: str, *, gated: bool, number: int = 0) -> None:
         self.store = open_store(url)
-        self.passed = 0
+        self.passed = number * ROUND
         self._kind = declared(url).kind("call" if gated else "note")
-        self._request = 0
+        self._request = number * ROUND
 
     async def round(self) -> list[float]:
         """A thousand jobs; how long each claim took, ms."""

@@ -1,0 +1,129 @@
+"""On servers, too, what an operation does is the same beside many jobs as beside a few."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any
+
+import psycopg
+import pytest
+
+from headway.contract.claims import ClaimRequest
+from headway.contract.outcomes import SettleRequest, Succeeded
+from headway.contract.store import Store
+from headway.core.job import NewJob, derived_id
+from headway.stores import open_store
+from tests.redis.admin import admin, new_url
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.redis import GivenRedis, RedisServer
+
+FEW = 1_000
+MANY = [
+    pytest.param(10_000),
+    pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
+]
+AT_ONCE = 20
+LANE = "calls"
+_TURNS = count(1)
+_NUMBERS = count(1)
+
+# Backends of our own tell their counts when they are told to; nobody has to wait for it.
+_READ = """
+SELECT coalesce(sum(seq_tup_read), 0)::bigint, coalesce(sum(idx_tup_fetch), 0)::bigint
+FROM pg_stat_user_tables WHERE relname = 'job'
+"""
+
+
+async def add(store: Store, n: int, due_at: int | None = None) -> None:
+    """Jobs of one flow; scheduled for a day far away if it is said so."""
+    for begin in range(0, n, 1_000):
+        jobs = [
+            NewJob(id=derived_id("deep", next(_NUMBERS)), kind="dial", lane=LANE, due_at=due_at)
+            for _ in range(min(1_000, n - begin))
+        ]
+        await store.enqueue(jobs)
+
+
+async def work(store: Store) -> None:
+    """A claim and the settlement of what it gives."""
+    reply = await store.claim(
+        ClaimRequest(worker="w", request=next(_TURNS), lanes=((LANE, 1),), n=AT_ONCE, free=AT_ONCE)
+    )
+    assert len(reply.jobs) == AT_ONCE
+    outcomes = tuple(Succeeded(job.id, job.run) for job in reply.jobs)
+    await store.settle(SettleRequest(worker="w", outcomes=outcomes))
+
+
+async def cost(store: Store, told: Callable[[], Awaitable[dict[str, int]]]) -> dict[str, int]:
+    """What ten claims and settlements add to the server's counts."""
+    for _ in range(10):
+        await work(store)  # what is known once is not asked for again
+    before = await told()
+    for _ in range(10):
+        await work(store)
+    after = await told()
+    return {name: after[name] - before.get(name, 0) for name in after}
+
+
+@pytest.mark.parametrize("many", MANY)
+async def test_claims_on_postgresql_read_no_more_rows_beside_many_jobs(
+    fast_postgres_server: PostgresServer | GivenPostgres, many: int
+) -> None:
+    with fresh_database(fast_postgres_server.url) as url:
+
+        async def told() -> dict[str, int]:
+            # The counts of a backend are told for certain when it ends.
+            nonlocal store
+            await store.close()
+            with psycopg.connect(url, autocommit=True) as db:
+                row = db.execute(_READ).fetchone()
+            assert row is not None
+            store = open_store(url)
+            return {"scanned": row[0], "fetched": row[1]}
+
+        class Reopened:
+            """The store that is open now."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(store, name)
+
+        store = open_store(url)
+        now: Any = Reopened()
+        await add(now, FEW)
+        few = await cost(now, told)
+        await add(now, many)
+        await add(now, many, due_at=2**41)
+        beside = await cost(now, told)
+        await store.close()
+    assert beside["scanned"] == 0
+    assert few["fetched"] > 0
+    # Ten or a hundred times the jobs; that a step asks once more for what it knew may be.
+    assert beside["fetched"] <= 1.5 * few["fetched"]
+
+
+@pytest.mark.parametrize("many", MANY)
+async def test_claims_on_redis_call_no_more_commands_beside_many_jobs(
+    redis_server: RedisServer | GivenRedis, many: int
+) -> None:
+    store = open_store(new_url(redis_server.url))
+    with admin(redis_server.url) as other:
+
+        async def told() -> dict[str, int]:
+            stats = other.info("commandstats")
+            return {
+                name: one["calls"]
+                for name, one in stats.items()
+                if name not in {"cmdstat_info", "cmdstat_publish"}
+            }
+
+        await add(store, FEW)
+        few = await cost(store, told)
+        await add(store, many)
+        await add(store, many, due_at=2**41)
+        beside = await cost(store, told)
+    await store.close()
+    assert few["cmdstat_evalsha"] == 20
+    assert beside["cmdstat_evalsha"] == 20
+    # Counts are gathered and folded now and then, and jobs lie in buckets that fill.
+    assert sum(beside.values()) <= 1.1 * sum(few.values()) + 20

@@ -1,0 +1,80 @@
+"""What others leave open, small; `python -m tests.torture open` and `snapshot` at full size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.torture.flag import stop
+from tests.torture.open_transactions import (
+    Passage,
+    beside_open_send,
+    declared,
+    open_snapshot,
+)
+
+ROUNDS = 12
+_BLOCKS = """
+SELECT relname, heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read
+FROM pg_statio_user_tables WHERE relname IN ('worker', 'gate')
+"""
+
+
+@pytest.fixture
+def url(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
+    with fresh_database(fast_postgres_server.url) as database:
+        yield database
+
+
+@pytest.mark.timeout(120)
+def test_nobody_waits_for_a_transaction_in_which_a_job_was_sent(url: str, tmp_path: Path) -> None:
+    seen = beside_open_send(url, stop(tmp_path), 1.0)
+    assert seen.looks > 0
+    assert seen.waited == []
+    assert all(seen.claims)
+    assert seen.kept
+    assert seen.differences == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_who_waits_for_an_open_transaction_is_seen(url: str, tmp_path: Path) -> None:
+    plant = "LOCK TABLE headway.job"
+    seen = beside_open_send(url, stop(tmp_path), 1.0, plant=plant, patience_ms=300)
+    assert seen.waited != []
+    assert seen.claims == [0, 0]
+
+
+@pytest.mark.timeout(120)
+async def test_claims_touch_no_more_of_workers_and_gates_the_longer_a_snapshot_is_open(
+    url: str,
+) -> None:
+    async with declared(url):
+        pass
+    numbers = iter(range(ROUNDS + 3))
+    await one_round(url, next(numbers))
+    with open_snapshot(url):
+        first = await one_round(url, next(numbers))
+        for _ in range(ROUNDS):
+            last = await one_round(url, next(numbers))
+    for table, blocks in first.items():
+        assert last[table] <= 1.5 * blocks, (table, first, last)
+
+
+async def one_round(url: str, number: int) -> dict[str, int]:
+    """A thousand gated jobs; the blocks that were touched, by table."""
+    before = blocks_of(url)
+    passage = Passage(url, gated=True, number=number)
+    await passage.round()
+    # The server counts what a connection did for certain when that ends.
+    await passage.store.close()
+    return {table: blocks - before[table] for table, blocks in blocks_of(url).items()}
+
+
+def blocks_of(url: str) -> dict[str, int]:
+    with psycopg.connect(url, autocommit=True) as db:
+        return dict(db.execute(_BLOCKS).fetchall())
