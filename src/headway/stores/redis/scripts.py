@@ -127,6 +127,7 @@ def source(module: str) -> str:
         raise InvariantBroken(message, hint="install Headway again, with its data files") from None
 
 
+@cache
 def needs(module: str) -> tuple[str, ...]:
     """The modules that a module says it needs, in its order."""
     lines = (line.split(",") for line in _NEEDS.findall(source(module)))
@@ -150,7 +151,7 @@ def _keys_of(modules: Iterable[str]) -> tuple[str, ...]:
     Raises:
         InvariantBroken: base/keys.lua names one of them not.
     """
-    used = {name for module in modules if module != _KEYS for name in _USE.findall(source(module))}
+    used = {name for module in modules if module != _KEYS for name in _uses(module)}
     unknown = used - set(key_suffixes())
     if unknown:
         message = f"the scripts use the key {min(unknown)}, which base/keys.lua does not name"
@@ -163,6 +164,13 @@ def _told_keys(keys: tuple[str, ...]) -> str:
     return f"local {_table(_KEYS)} = {{ {', '.join(places)} }}\n"
 
 
+@cache
+def _uses(module: str) -> frozenset[str]:
+    """The keys that a module looks at."""
+    return frozenset(_USE.findall(source(module)))
+
+
+@cache
 def _table(module: str) -> str:
     found = _TABLE.search(source(module))
     if found is None:
@@ -177,6 +185,7 @@ def _answered(module: str) -> str:
     return f"local answer = {call} if answer then return answer end"
 
 
+@cache
 def _wrapped(module: str) -> str:
     """A module in a block of its own, for Lua has at most 200 locals in one.
 
