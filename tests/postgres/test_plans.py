@@ -16,9 +16,9 @@ import pytest
 
 from headway.stores.postgres import tables
 from headway.stores.postgres.connection import setting
+from headway.stores.postgres.mode import Mode
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.schema import ensure_schema
-from headway.stores.postgres.session import Mode
 from headway.stores.postgres.statement import Ask, Tell, resolve
 from headway.stores.postgres.store import PostgresStore
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any, Generic, TypeVar, cast
 
 from headway.core.job import NewJob
-from headway.stores.postgres.session import Done
+from headway.stores.postgres.done import Done
 
 Answer = TypeVar("Answer")
 

@@ -13,9 +13,10 @@ from headway.stores.ledger.horizon import ensure_hours
 from headway.stores.ledger.verbs import enqueue
 from headway.stores.postgres.calls import AnyCall
 from headway.stores.postgres.connection import Connection
+from headway.stores.postgres.done import Done
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.link import GuestLink
-from headway.stores.postgres.session import Done, Mode, NeedsMore
+from headway.stores.postgres.mode import Mode, NeedsMore
 from headway.stores.postgres.steps import Steps
 
 Woken = dict[tuple[str | None, int | None], None]

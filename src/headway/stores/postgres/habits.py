@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from headway.stores.ledger.gatenames import is_implicit
 from headway.stores.postgres.arrays import Texts
-from headway.stores.postgres.session import Mode, NeedsMore, Session
+from headway.stores.postgres.mode import Mode, NeedsMore
+from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, Asked, of
 from headway.stores.postgres.tables.gates import LOAD, QUIET, take_gates
 from headway.stores.postgres.tables.jobs.starting import (

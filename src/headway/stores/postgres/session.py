@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from psycopg.pq import TransactionStatus
 
 from headway.core.errors import InvalidValue, SchemaMismatch
-from headway.stores.ledger.rows import GateRow
 from headway.stores.ledger.sights import Sight
 from headway.stores.postgres.arrays import Numbers
 from headway.stores.postgres.bookkeeping import (
@@ -24,7 +22,10 @@ from headway.stores.postgres.bookkeeping import (
     RAISE_HIGH_WATER,
 )
 from headway.stores.postgres.connection import setting
+from headway.stores.postgres.done import Done, Speech
+from headway.stores.postgres.known import Known
 from headway.stores.postgres.link import SYNC, Link, Sent
+from headway.stores.postgres.mode import Mode, NeedsMore
 from headway.stores.postgres.numbers import (
     BEHIND,
     DEFINITIONS,
@@ -47,67 +48,12 @@ FOLD_EVERY = 64
 """Steps with the turn, of one process, after which one folds counts."""
 
 
-Woken = dict[tuple[str | None, int | None], None]
-"""Lanes that are woken (None: any), with from when (None: now)."""
-Speech = Callable[[Woken], Sent | None]
-"""Makes the statement that tells other processes of a commit, if there is to be one."""
-
-
-def silent(_: Woken) -> None:
-    """Tells nobody; who was woken is told by somebody else."""
-
-
-class Mode(Enum):
-    """How much of the store a step has for itself."""
-
-    TURN = "BEGIN"
-    """Everything: no other step decides meanwhile."""
-    SHARED = "BEGIN "
-    """Beside others that share, and nobody who has the turn."""
-    READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-    """One snapshot."""
-    INSERT = "BEGIN  "
-    """Nothing: it only adds."""
-    PEEK = ""
-    """One look, in one trip; it ends where more must be known or anything written."""
-    BLIND = " "
-    """It only adds, and asks nothing: what it takes for granted is checked as it is written."""
-    GUEST = "SAVEPOINT headway_send"
-    """It only adds, within somebody else's transaction."""
-
-
-class NeedsMore(Exception):
-    """The step cannot be done in its mode; nothing was written."""
-
-
-class KeyHeld(Exception):
-    """Somebody's open transaction has sent a key or id of the step's; nothing was written."""
-
-
-class Repeat(Exception):
-    """Somebody else was faster; nothing was written, and the step is to be done anew."""
-
-
-class Done(NamedTuple):
-    """What a step has done.
-
-    Attributes:
-        wrote: whether it wrote anything.
-        woken: lanes to wake (None: any), with from when (None: now).
-        told: whether those who wait in other processes were told.
-    """
-
-    wrote: bool
-    woken: Woken
-    told: bool
-
-
 def lock_key(namespace: str) -> int:
     """The advisory lock that is a namespace's turn."""
     return 0x4864_7779 << 32 | zlib.crc32(namespace.encode())
 
 
-class Session:
+class Session(Known):
     """One connection, a step at a time.
 
     Args:
@@ -118,34 +64,16 @@ class Session:
     Attributes:
         now: the store's time of the step, ms.
         patient: waits for transactions of others that have sent the same keys.
-        wakes: lanes to be woken after the step (None: any), with from when (None: now).
-        gates: rows of gates as far as they are known in this step; None for one without a row.
-        quiet: names at which nothing is parked.
-        looked_at: names of gates that were asked for.
-        heads: rows of the first waiting jobs of flows, with how many were asked for.
-        wanted: how many heads were asked for, by flow.
-        lanes_asked: flows with waiting jobs, by lane, after which flow, and how many; None as
-            long as it was not answered.
-        bounding: flows of which that is asked.
-        bounded: flows that were looked at from their marks on.
-        gone: seqs that wait no more.
-        risen: what nothing waits before any more, and how many started, by flow.
-        behind: this step lets jobs wait that may stand before others.
-        found: the flows of a lane with waiting jobs, as they were found last.
-        defined: this step has written definitions, so that nothing of them may be kept.
-        alone: this step has written what only one with the turn may.
-        finished: what a settlement that was sent ahead has ended; None for none.
-        totals: of rates, by (gate, after): what is forgotten by then, and what counts still.
     """
 
     def __init__(self, shared: Shared, link: Callable[[], Link], speech: Speech) -> None:
+        super().__init__()
         self.shared = shared
         self.registry = shared.registry
         self.flows, self.policies = self.registry.flows, self.registry.policies
         self.lanes, self.words = self.registry.lanes, self.registry.words
         self.now = 0
         self.patient = False
-        self.wakes: list[tuple[str | None, int | None]] = []
         self.mode = Mode.READ
         self._connect = link
         self._link: Link | None = None
@@ -158,6 +86,7 @@ class Session:
         self._clean()
 
     def _clean(self) -> None:
+        self.forget_step()
         self._facts: dict[int, int] = {}
         self._changed: dict[int, int] = {}
         self._counts: dict[int, int] = {}
@@ -167,23 +96,6 @@ class Session:
         self._used: dict[Asked, None] = {}
         self._wrote = False
         self._kind: object = None
-        self.gates: dict[str, GateRow | None] = {}
-        self.quiet: set[str] = set()
-        self.looked_at: dict[str, None] = {}
-        self.heads: dict[int, tuple[int, Rows]] = {}
-        self.wanted: dict[int, int] = {}
-        self.found: list[int] = []
-        self.lanes_asked: dict[tuple[str, int, int], Rows | None] = {}
-        self.bounded: set[int] = set()
-        self.bounding: set[int] = set()
-        self.gone: set[int] = set()
-        self.risen: dict[int, tuple[dict[int, tuple[int, int]], int]] = {}
-        self.behind = False
-        self.totals: dict[tuple[str, int], tuple[int, int]] = {}
-        self.wakes = []
-        self.defined = False
-        self.finished: Rows | None = None
-        self.alone = False
 
     # A step
 

@@ -8,8 +8,9 @@ from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
 from headway.core.errors import InvariantBroken
 from headway.core.job import DEFAULT_POLICY, MAX_BATCH
 from headway.stores.ledger.verbs import settle
+from headway.stores.postgres.done import Done
 from headway.stores.postgres.ledger import PostgresLedger
-from headway.stores.postgres.session import Done, Mode, NeedsMore
+from headway.stores.postgres.mode import Mode, NeedsMore
 from headway.stores.postgres.statement import Ask, Asked, Rows, of
 from headway.stores.postgres.steps import Steps
 from headway.stores.postgres.tables.ids import ids_of

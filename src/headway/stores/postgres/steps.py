@@ -10,20 +10,13 @@ from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
 
 from headway.core.errors import StoreUnavailable
 from headway.stores.ledger.rows import ShutSpell
+from headway.stores.postgres.done import Done, Speech, silent
 from headway.stores.postgres.failures import explain, is_broken, is_transient
 from headway.stores.postgres.habits import begin_as_usual
 from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.link import Link, open_link
-from headway.stores.postgres.session import (
-    Done,
-    KeyHeld,
-    Mode,
-    NeedsMore,
-    Repeat,
-    Session,
-    Speech,
-    silent,
-)
+from headway.stores.postgres.mode import KeyHeld, Mode, NeedsMore, Repeat
+from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Shared
 from headway.stores.postgres.statement import Asked, Rows
 

@@ -27,15 +27,16 @@ from headway.stores.postgres.calls import AnyCall, Call, running_loop
 from headway.stores.postgres.claiming import Claims
 from headway.stores.postgres.connection import Connection
 from headway.stores.postgres.desk import Desk
+from headway.stores.postgres.done import Done
 from headway.stores.postgres.enqueueing import Enqueues, Woken
 from headway.stores.postgres.epochs import new_epoch, reset_clock
 from headway.stores.postgres.failures import explain
 from headway.stores.postgres.inserting import Inserting
 from headway.stores.postgres.link import open_link
+from headway.stores.postgres.mode import KeyHeld, Mode, NeedsMore
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.registry import Registry
 from headway.stores.postgres.schema import ensure_schema
-from headway.stores.postgres.session import Done, KeyHeld, Mode, NeedsMore
 from headway.stores.postgres.settling import Settles
 from headway.stores.postgres.shared import Shared
 from headway.stores.postgres.steps import Steps, Verb

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from headway.contract.sweeps import SweepReply
 from headway.stores.ledger.verbs import sweep
+from headway.stores.postgres.done import Done
 from headway.stores.postgres.ledger import PostgresLedger
-from headway.stores.postgres.session import Done, Mode, NeedsMore
+from headway.stores.postgres.mode import Mode, NeedsMore
 from headway.stores.postgres.steps import Steps
 
 

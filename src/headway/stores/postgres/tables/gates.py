@@ -11,8 +11,9 @@ from headway.stores.ledger.gatenames import is_implicit
 from headway.stores.ledger.packing import decode_gate_spec, decoder, encode, encode_gate_spec
 from headway.stores.ledger.rows import GateRow, TemplateRow
 from headway.stores.postgres.arrays import Blobs, MaybeNumbers, Numbers, Texts
+from headway.stores.postgres.mode import Mode, NeedsMore
 from headway.stores.postgres.numbers import DEFINITIONS
-from headway.stores.postgres.session import Mode, NeedsMore, Session
+from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Templates
 from headway.stores.postgres.statement import Ask, Row, Rows, Tell, of
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from headway.stores.ledger.rows import KeyRow
 from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers
 from headway.stores.postgres.bookkeeping import HASTE
+from headway.stores.postgres.mode import Mode, Repeat
 from headway.stores.postgres.registry import digest
-from headway.stores.postgres.session import Mode, Repeat, Session
+from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, Tell, of
 
 _LOAD = Ask("SELECT hash, job::text, body, until_at FROM @dedupe WHERE hash = ANY ($1)", of("key"))

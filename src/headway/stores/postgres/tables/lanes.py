@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from headway.stores.ledger.packing import decode_lane_spec, encode_lane_spec
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.arrays import Numbers, Texts
+from headway.stores.postgres.mode import Mode
 from headway.stores.postgres.numbers import LANES
-from headway.stores.postgres.session import Mode, Session
+from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, Rows, Tell, of
 
 _LOAD = Ask("SELECT spec, override, level FROM @lane WHERE name = $1", of("lane"), ahead=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.stores.ledger.rows import JobRow
-from headway.stores.postgres.session import Mode, Session
+from headway.stores.postgres.mode import Mode
+from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Rows
 from headway.stores.postgres.tables.jobs.record import read_row
 

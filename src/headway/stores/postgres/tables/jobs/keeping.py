@@ -8,9 +8,9 @@ from headway.core.state import QUEUED, State
 from headway.stores.ledger.packing import decoder, encode
 from headway.stores.ledger.rows import JobRow, RunRow
 from headway.stores.postgres.arrays import Blobs, Ids, Numbers
+from headway.stores.postgres.mode import Mode
 from headway.stores.postgres.numbers import KEPT_EVENTS
 from headway.stores.postgres.registry import digest
-from headway.stores.postgres.session import Mode
 from headway.stores.postgres.statement import ANY_JOB, Ask, Tell, of
 from headway.stores.postgres.tables.ids import ids_of
 from headway.stores.postgres.tables.jobs.base import JobsBase
