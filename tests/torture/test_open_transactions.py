@@ -55,12 +55,20 @@ async def test_claims_touch_no_more_of_workers_and_gates_the_longer_a_snapshot_i
 ) -> None:
     async with declared(url):
         pass
+    with psycopg.connect(url, autocommit=True) as db:
+        for table in ("worker", "gate"):
+            # What it touches would be counted too.
+            db.execute(f"ALTER TABLE headway.{table} SET (autovacuum_enabled = off)".encode())
     numbers = iter(range(ROUNDS + 3))
     await one_round(url, next(numbers))
     with open_snapshot(url):
         first = await one_round(url, next(numbers))
         for _ in range(ROUNDS):
-            last = await one_round(url, next(numbers))
+            await one_round(url, next(numbers))
+        # Plans may be others once the server has looked at what there is.
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("ANALYZE")
+        last = await one_round(url, next(numbers))
     for table, blocks in first.items():
         assert last[table] <= 1.5 * blocks, (table, first, last)
 

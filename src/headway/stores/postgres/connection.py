@@ -26,6 +26,8 @@ _PLANS = (
     # Each statement is a walk along one index; without statistics, or with those of an hour ago,
     # the planner must not think otherwise.
     ("enable_seqscan", "off"),
+    # One that is read from its end needs its order: a bitmap reads all that ever stood there.
+    ("enable_bitmapscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
     ("enable_material", "off"),
