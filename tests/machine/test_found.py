@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
@@ -20,7 +21,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobQuery
 from headway.core.errors import CallerError, InvalidState, UnknownGate
 from headway.core.gates.slots import Slots
-from headway.core.job import FollowUp, JobPolicy, NewJob
+from headway.core.job import FollowUp, JobPolicy, NewJob, derived_id
 from headway.core.state import State
 from headway.stores import open_store
 from headway.stores.memory import MemoryStore
@@ -90,12 +91,15 @@ async def test_events_that_an_undone_step_had_taken_are_applied_in_the_order_in_
 
 
 async def test_move_that_what_must_follow_refuses_leaves_nothing_behind(store: Store) -> None:
-    # Nobody is left to be asked, so it was dead at once, and its alert was made; then restored.
-    alert = FollowUp(kind="alert", states=(State.DEAD,))
-    made = job(policy=JobPolicy(cascade=True, on_final=alert))
-    await store.restore([in_flight(made)])
+    alert = FollowUp(kind="alert", states=(State.CANCELLED,))
+    made = job(policy=JobPolicy(on_final=alert))
+    # Somebody has taken the id that its alert would have.
+    taken = replace(job(), id=derived_id("on_final", made.id, 1))
+    await store.enqueue([made, taken])
     before = await dump(store)
-    request = ActRequest(request="act-1", ids=(made.id,), verb=Verb.KILL, author="ann", reason="it")
+    request = ActRequest(
+        request="act-1", ids=(made.id,), verb=Verb.CANCEL, author="ann", reason="it"
+    )
     with pytest.raises(CallerError):
         await store.act(request)
     assert await dump(store) == before
