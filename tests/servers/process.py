@@ -214,4 +214,5 @@ def free_port() -> int:
 def program(folder: str | None, name: str) -> Path | None:
     """A program in a folder, else on the search path; None if there is none."""
     found = shutil.which(name, path=folder) if folder else shutil.which(name)
-    return Path(found).resolve() if found else None
+    # Not resolved: Debian's server is a link to a program of another name, and goes by its own.
+    return Path(found).absolute() if found else None
