@@ -75,7 +75,8 @@ class Calls:
         except ReplyLostError as error:
             lost: OutcomeUnknown = reply_lost(error, str(self._options))
             raise lost from error
-        if isinstance(reply, ReplyError) and is_passing(str(reply)):
+        text = str(reply) if isinstance(reply, ReplyError) else ""
+        if is_passing(text) and not text.startswith("NOSCRIPT"):
             # It may lead to a server that is the master no more.
             self._links.pop(link.loop, None)
             link.retire()

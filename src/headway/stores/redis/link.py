@@ -177,9 +177,13 @@ def _connect(address: Address, limit: float) -> socket.socket:
             raise
         return made
     made = socket.create_connection((address.host, address.port), timeout=limit)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A peer that vanished without a word is found by the kernel, while a subscriber only listens.
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    try:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A peer that vanished without a word is found by the kernel, while a subscriber listens.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    except OSError:
+        made.close()
+        raise
     return made
 
 
