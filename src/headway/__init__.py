@@ -11,8 +11,10 @@ from headway.contract.outcomes import Closing
 from headway.contract.signals import Decided, Heard, SignalReply
 from headway.contract.store import Store
 from headway.core.errors import (
+    AccessError,
     BacklogFull,
     CallerError,
+    Forbidden,
     HandlerCancelled,
     HandlerError,
     HandlerTimeout,
@@ -34,6 +36,8 @@ from headway.core.errors import (
     StoreError,
     StoreFull,
     StoreUnavailable,
+    TooManyRequests,
+    Unauthenticated,
     UnknownEntry,
     UnknownGate,
     UnknownJob,
@@ -60,6 +64,7 @@ from headway.runtime.timing import Timing
 from headway.runtime.worker.worker import Worker
 
 __all__ = [
+    "AccessError",
     "App",
     "At",
     "Awaited",
@@ -73,6 +78,7 @@ __all__ = [
     "Decided",
     "Ended",
     "Every",
+    "Forbidden",
     "HandlerCancelled",
     "HandlerError",
     "HandlerTimeout",
@@ -112,6 +118,8 @@ __all__ = [
     "StoreFull",
     "StoreUnavailable",
     "Timing",
+    "TooManyRequests",
+    "Unauthenticated",
     "Unfit",
     "Unknown",
     "UnknownEntry",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.core.errors import (
+    AccessError,
     CallerError,
     HandlerError,
     HeadwayError,
@@ -24,6 +25,7 @@ INTERRUPTED = 130
 
 BY_BRANCH: dict[type[HeadwayError], int] = {
     CallerError: CALLER,
+    AccessError: CALLER,
     OwnershipError: 3,
     StoreError: 4,
     HandlerError: 5,

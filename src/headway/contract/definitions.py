@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.contract.tokens import TokenSpec
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.core.timetable.misfire import MisfirePolicy
@@ -152,6 +153,31 @@ class RemoveEntry:
     name: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetToken:
+    """Makes a token, or replaces what the token of this id is; when it was made and used stays."""
+
+    spec: TokenSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RevokeToken:
+    """Forgets a token; from now on nobody can use it."""
+
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoteUse:
+    """Tokens were used; no change of definitions, and not on the trail.
+
+    Attributes:
+        used: each id and when; unknown ids are passed over, an earlier moment changes nothing.
+    """
+
+    used: tuple[tuple[str, int], ...]
+
+
 Item = (
     DeclareGate
     | SetGate
@@ -164,6 +190,9 @@ Item = (
     | DeclareEntry
     | EnableEntry
     | RemoveEntry
+    | SetToken
+    | RevokeToken
+    | NoteUse
 )
 
 

@@ -13,9 +13,13 @@ HeadwayError
 │   ├── IdConflict              the id names another job with another body
 │   ├── RevisionConflict        the definition was changed by somebody else meanwhile
 │   ├── BacklogFull             the lane holds as many jobs as it may
+│   ├── TooManyRequests         a caller asks more often than it may (HTTP 429)
 │   └── InvalidState            the verb does not apply to the state the job is in
 ├── OwnershipError              what was held is held no longer: stop, write nothing (HTTP 409)
 │   └── LeaseLost               the run is not live any more
+├── AccessError                 the call is not this caller's to make
+│   ├── Unauthenticated         no token, or none that is known and lives (HTTP 401)
+│   └── Forbidden               the token is not for this (HTTP 403)
 ├── StoreError                  the store cannot do it now
 │   ├── StoreUnavailable        refused: nothing was written (HTTP 503)
 │   ├── OutcomeUnknown          the reply was lost: it may have been written; repeat the call
@@ -133,6 +137,12 @@ class BacklogFull(CallerError):
     code = "backlog_full"
 
 
+class TooManyRequests(CallerError):
+    """A caller asks more often than it may; nothing was written."""
+
+    code = "too_many_requests"
+
+
 class InvalidState(CallerError):
     """The verb does not apply to the job's state; nothing was written."""
 
@@ -149,6 +159,24 @@ class LeaseLost(OwnershipError):
     """The run is not live any more; nothing was written."""
 
     code = "lease_lost"
+
+
+class AccessError(HeadwayError):
+    """The call is not this caller's to make; nothing was written."""
+
+    code = "access_error"
+
+
+class Unauthenticated(AccessError):
+    """There is no token, or none that is known and lives; nothing was written."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(AccessError):
+    """The token is not for this; nothing was written."""
+
+    code = "forbidden"
 
 
 class StoreError(HeadwayError):

@@ -9,6 +9,7 @@ from headway.contract.views.lanes import LanesQuery, LaneView, WorkersQuery, Wor
 from headway.contract.views.query import Page, Query
 from headway.contract.views.stats import StatsQuery, StatsView
 from headway.contract.views.timetable import EntryView, TimetableQuery
+from headway.contract.views.tokens import TokensQuery, TokenView
 from headway.contract.views.trail import TrailQuery, TrailView
 from headway.contract.views.why import WhyQuery, WhyView
 
@@ -33,6 +34,8 @@ __all__ = [
     "StatsQuery",
     "StatsView",
     "TimetableQuery",
+    "TokenView",
+    "TokensQuery",
     "TrailQuery",
     "TrailView",
     "WhyQuery",
