@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -163,6 +163,56 @@ def test_reply_that_is_lost_to_a_caller_without_a_loop_leaves_an_unknown_outcome
             store.enqueue([job]).send(None)
         assert not driven(store.enqueue([job]))[0].created
         driven(store.close())
+
+
+def dropper(other: Any, times: int) -> Callable[[bytes], None]:
+    """Drops all scripts just before a script is called, so many times."""
+    left = iter(range(times))
+
+    def look(sent: bytes) -> None:
+        if b"EVALSHA" in sent and next(left, None) is not None:
+            other.script_flush()
+
+    return look
+
+
+async def test_script_that_is_dropped_between_its_load_and_its_call_is_loaded_again(
+    own_server: RedisServer,
+) -> None:
+    with Proxy(own_server.url) as proxy, admin(own_server.url) as other:
+        store = opened(new_url(proxy.url))
+        await store.enqueue([new_job()])
+        for times in (1, 2, 3, 5):
+            proxy.show(dropper(other, times))
+            assert [one.created for one in await store.enqueue([new_job()])] == [True]
+        proxy.show(None)
+        assert await count(store) == 5
+        await store.close()
+
+
+def test_script_that_is_dropped_so_for_a_caller_without_a_loop_is_loaded_again(
+    own_server: RedisServer,
+) -> None:
+    with Proxy(own_server.url) as proxy, admin(own_server.url) as other:
+        store = opened(new_url(proxy.url))
+        proxy.show(dropper(other, 3))
+        assert driven(store.enqueue([new_job()]))[0].created
+        driven(store.close())
+
+
+async def test_scripts_that_are_dropped_each_time_leave_nothing_written(
+    own_server: RedisServer,
+) -> None:
+    with Proxy(own_server.url) as proxy, admin(own_server.url) as other:
+        store = opened(new_url(proxy.url))
+        await store.enqueue([new_job()])
+        proxy.show(dropper(other, 1000))
+        with pytest.raises(StoreUnavailable, match="scripts") as caught:
+            await store.enqueue([new_job()])
+        assert "SCRIPT FLUSH" in caught.value.hint
+        proxy.show(None)
+        assert await count(store) == 1
+        await store.close()
 
 
 async def test_server_that_does_not_answer_is_given_up_in_time(

@@ -53,6 +53,7 @@ class Proxy:
         self._refusing = False
         self._bytes_left: int | None = None
         self._lose_after: Callable[[bytes], bool] | None = None
+        self._look: Callable[[bytes], None] | None = None
         self._server: asyncio.Server | None = None
         self.port = 0
         self.cut = threading.Event()
@@ -98,6 +99,14 @@ class Proxy:
         """
         wanted = (lambda sent: asked in sent) if isinstance(asked, bytes) else asked
         self._do(self._lose(wanted))
+
+    def show(self, look: Callable[[bytes], None] | None) -> None:
+        """Shows all that clients send from now on, before it is passed on.
+
+        Args:
+            look: is given what was sent at once, in the proxy's thread; None to show no more.
+        """
+        self._look = look
 
     def start(self) -> Self:
         """Listens on a free port of 127.0.0.1."""
@@ -205,6 +214,8 @@ class Proxy:
             link.reset()
 
     def _request(self, link: _Link, data: bytes) -> bytes:
+        if self._look is not None:
+            self._look(data)
         if self._lose_after is not None and self._lose_after(data):
             self._lose_after = None
             link.losing = True

@@ -75,8 +75,7 @@ class Calls:
         except ReplyLostError as error:
             lost: OutcomeUnknown = reply_lost(error, str(self._options))
             raise lost from error
-        text = str(reply) if isinstance(reply, ReplyError) else ""
-        if is_passing(text) and not text.startswith("NOSCRIPT"):
+        if isinstance(reply, ReplyError) and is_passing(str(reply)):
             # It may lead to a server that is the master no more.
             self._links.pop(link.loop, None)
             link.retire()

@@ -40,7 +40,6 @@ class _Meaning(NamedTuple):
 
 _MEANINGS = (
     _Meaning("LOADING", StoreUnavailable, "it reads its data from the device; wait for it", True),
-    _Meaning("NOSCRIPT", StoreUnavailable, "somebody dropped its scripts; they come again", True),
     _Meaning("READONLY", StoreUnavailable, "it became a replica; its master is looked for", True),
     _Meaning("MASTERDOWN", StoreUnavailable, "the replica has lost its master; wait for it", True),
     _Meaning("CLUSTERDOWN", StoreUnavailable, "the cluster is down; look at its nodes", True),

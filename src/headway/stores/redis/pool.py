@@ -19,6 +19,8 @@ _STALE_AFTER = 0.005
 """Seconds of idleness after which a link is looked at before it is used."""
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Seconds between tries; the last one again and again."""
+_CALLS = 8
+"""Of one script by one caller: somebody may drop it again each time that it was loaded."""
 _SPARE = 8
 """Free links that are kept."""
 
@@ -139,15 +141,23 @@ class Pool:
         except ReplyError as error:
             return error
         try:
-            reply = link.call(payload)
-            if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
-                loaded = link.call(packed("SCRIPT", "LOAD", script.text))
-                reply = loaded if isinstance(loaded, ReplyError) else link.call(payload)
+            reply = self._call(link, script, payload)
         except BaseException:
             link.close()
             raise
         self.give_back(link)
         return reply
+
+    def _call(self, link: Link, script: Script, payload: bytes) -> Reply:
+        for _ in range(_CALLS):
+            reply = link.call(payload)
+            if not isinstance(reply, ReplyError) or not str(reply).startswith("NOSCRIPT"):
+                return reply
+            loaded = link.call(packed("SCRIPT", "LOAD", script.text))
+            if isinstance(loaded, ReplyError):
+                return loaded
+        message = f"the Redis store {self._where}: its scripts are dropped before they are called"
+        raise StoreUnavailable(message, hint="find who sends SCRIPT FLUSH; nothing was written")
 
     def _wait_or(self, failure: StoreError | InvariantBroken, tries: int) -> None:
         now = monotonic()
