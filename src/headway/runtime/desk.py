@@ -10,9 +10,8 @@ from headway.contract.outcomes import Outcome, Verdict
 class Desk(Protocol):
     """Writes for the runs of one worker."""
 
-    @property
-    def signal_base(self) -> str | None:
-        """The address under which signals are heard; None while no server is configured."""
+    def signal_url(self, ref: str) -> str | None:
+        """Where the outside world signals a run; None while no server is configured."""
         ...
 
     async def write(self, outcome: Outcome) -> Verdict:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Literal
-from urllib.parse import quote
 
 from headway.contract.claims import Claimed
 from headway.contract.outcomes import (
@@ -130,13 +129,7 @@ class Job:
     @property
     def signal_url(self) -> str | None:
         """Where the outside world signals this run; None while no server is configured."""
-        base = self.signal_base
-        return None if base is None else f"{base.rstrip('/')}/v1/signals/{quote(self.ref)}"
-
-    @property
-    def signal_base(self) -> str | None:
-        """The address under which signals are heard; None while no server is configured."""
-        return self._desk.signal_base
+        return self._desk.signal_url(self.ref)
 
     @property
     def sync(self) -> SyncJob:

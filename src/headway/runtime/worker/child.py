@@ -48,9 +48,13 @@ def serve(pipe: Pipe) -> None:
 class PipeDesk:
     """Writes by asking the worker."""
 
-    def __init__(self, pipe: Pipe, signal_base: str | None) -> None:
+    def __init__(self, pipe: Pipe, signal_url: str | None) -> None:
         self._pipe = pipe
-        self.signal_base = signal_base
+        self._signal_url = signal_url
+
+    def signal_url(self, ref: str) -> str | None:  # noqa: ARG002  (one run is here)
+        """Where the outside world signals this run; the worker keeps the key that signed it."""
+        return self._signal_url
 
     async def write(self, outcome: Outcome) -> Verdict:
         """Asks the worker to write, and waits; nothing else runs in this process."""
@@ -74,7 +78,7 @@ class PipeDesk:
 
 
 def _do(order: Order, pipe: Pipe) -> Done:
-    job = Job(order.claimed, PipeDesk(pipe, order.signal_base))
+    job = Job(order.claimed, PipeDesk(pipe, order.signal_url))
     try:
         answer = _find(order).call(job, order.claimed.args)
         if inspect.iscoroutine(answer):

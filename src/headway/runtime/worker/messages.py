@@ -17,7 +17,7 @@ class Order:
     name: str
     stage: str
     claimed: Claimed
-    signal_base: str | None
+    signal_url: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -107,7 +107,7 @@ class Processes:
                 name=handler.fn.__qualname__,
                 stage=job.stage,
                 claimed=job.claimed,
-                signal_base=job.signal_base,
+                signal_url=job.signal_url,
             )
         )
         while True:

@@ -64,7 +64,7 @@ class Shift:
         self.settler = Settler(store, worker, self._held, timing)
         self.floor = Floor(settings.concurrency, self.settler, self._held, timing)
         self.settler.on_batch(settled(self.floor))
-        self._desk = WorkerDesk(self.settler, self._held, settings.signal_base)
+        self._desk = WorkerDesk(self.settler, self._held, settings.signal_url)
         self._plans = Plans(
             kinds, settings.middleware, store, self._desk, size=settings.concurrency, timing=timing
         )

@@ -8,22 +8,26 @@ from collections.abc import Callable
 from headway.contract.outcomes import Outcome, Verdict
 from headway.runtime.worker.held import Held
 from headway.runtime.worker.settler import Settler
+from headway.runtime.worker.worker_options import SignalUrl
 
 
 class WorkerDesk:
     """Writes for the runs of one worker.
 
     Attributes:
-        signal_base: the address under which signals are heard; None for none.
         on_progress: called when there is progress to carry, from any thread.
     """
 
-    def __init__(self, settler: Settler, held: Held, signal_base: str | None) -> None:
-        self.signal_base = signal_base
+    def __init__(self, settler: Settler, held: Held, signal_url: SignalUrl) -> None:
         self.on_progress: Callable[[], None] = lambda: None
+        self._signal_url = signal_url
         self._settler = settler
         self._held = held
         self._loop = asyncio.get_running_loop()
+
+    def signal_url(self, ref: str) -> str | None:
+        """Where the outside world signals a run; None while no server is configured."""
+        return self._signal_url(ref)
 
     async def write(self, outcome: Outcome) -> Verdict:
         """Writes an outcome of a live run, and says what the store answered."""

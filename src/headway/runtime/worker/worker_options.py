@@ -12,6 +12,7 @@ from headway.contract.claims import LaneOrder
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import check_count
+from headway.runtime.signal_urls import SignalUrls, read_signing_keys
 from headway.runtime.timing import Timing
 from headway.runtime.worker.plans import Middleware
 from headway.runtime.worker.served import Lanes, read_lanes
@@ -21,6 +22,9 @@ SHORTEST_LEASE_MS = 1_000
 
 Duty = Callable[[], Coroutine[Any, Any, None]]
 """Runs until it is cancelled."""
+
+SignalUrl = Callable[[str], str | None]
+"""Where the outside world signals the run of a reference; None while no server is configured."""
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -36,6 +40,9 @@ class WorkerOptions(TypedDict, total=False):
         name: for people, as "host:pid".
         chores: whether it also sweeps and keeps the timetable's fires ahead.
         signal_base: the address under which signals are heard.
+        signing_key: signs the signal URLs of its jobs, as the server's does; several are read
+            as there, and the first signs.
+        signal_url: makes the signal URL of a run's reference, instead of these two.
         timing: the simulator's.
         heartbeat: "thread" for a thread of its own; "task" beats in the worker's loop.
         middleware: around each handler; the first one is the outermost.
@@ -54,6 +61,8 @@ class WorkerOptions(TypedDict, total=False):
     name: str
     chores: bool
     signal_base: str | None
+    signing_key: str | Sequence[str] | None
+    signal_url: SignalUrl
     timing: Timing
     heartbeat: Literal["thread", "task"]
     middleware: Sequence[Middleware]
@@ -74,7 +83,7 @@ class WorkerSettings:
     grace: float
     name: str
     chores: bool
-    signal_base: str | None
+    signal_url: SignalUrl
     timing: Timing
     heartbeat: Literal["thread", "task"]
     middleware: tuple[Middleware, ...]
@@ -107,6 +116,7 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
     if order not in {"weighted", "strict"}:
         message = f"a worker's order is {order!r:.40}"
         raise InvalidValue(message, hint='"weighted" or "strict"')
+    timing = options.get("timing") or Timing()
     return WorkerSettings(
         lanes=read_lanes(options.get("lanes", ("main",))),
         order=order,
@@ -116,11 +126,20 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         grace=parse_duration(options.get("grace", "30s")) / 1000,
         name=options.get("name") or f"{socket.gethostname()}:{os.getpid()}",
         chores=options.get("chores", True),
-        signal_base=options.get("signal_base"),
-        timing=options.get("timing") or Timing(),
+        signal_url=options.get("signal_url") or _signal_url(options, timing),
+        timing=timing,
         heartbeat=options.get("heartbeat", "thread"),
         middleware=tuple(options.get("middleware", ())),
         before=options.get("before"),
         rebuild=options.get("rebuild"),
         duties=tuple(options.get("duties", ())),
     )
+
+
+def _signal_url(options: WorkerOptions, timing: Timing) -> SignalUrl:
+    keys = read_signing_keys(options.get("signing_key"))
+    base = options.get("signal_base")
+    if base is None:
+        return lambda _: None
+    urls = SignalUrls(base=base, keys=keys)
+    return lambda ref: urls.url(ref, timing.wall_at())

@@ -1,0 +1,110 @@
+"""Pre-signed signal URLs: whoever has one can signal that one key until it expires, and no more."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from urllib.parse import quote, urlencode
+
+from headway.core.errors import InvalidValue
+from headway.core.instant import format_instant
+
+LIVES_MS = 30 * 86_400_000
+"""How long a URL is good. It opens one run alone, and that run's end closes it for all but notes:
+so it may well outlive the longest hand-over, and must not end before it."""
+
+SHORTEST_KEY = 32
+"""The shortest signing key, in bytes: as many as the digest has."""
+
+_STEP_MS = 86_400_000
+_EXPIRES = re.compile(r"[0-9]{1,15}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SignalUrls:
+    """Makes and checks the URLs under which the outside world signals.
+
+    Attributes:
+        base: the address under which the server is reached, with or without a slash at its end.
+        keys: the newest first: it signs, and all verify; without one, URLs are not signed, and
+            are heard only by a server that is open.
+    """
+
+    base: str
+    keys: tuple[str, ...] = field(default=(), repr=False)
+
+    def url(self, key: str, now: int) -> str:
+        """The URL of a key.
+
+        Args:
+            key: a job's reference, or a key that it is known as.
+            now: the moment, ms UTC. The URL is good for 30 days and ends at midnight UTC, so that
+                it stays the same when it is asked for again.
+
+        Returns:
+            The URL, signed if there is a key to sign with.
+        """
+        plain = f"{self.base.rstrip('/')}/v1/signals/{quote(key, safe='')}"
+        if not self.keys:
+            return plain
+        expires = -(-(now + LIVES_MS) // _STEP_MS) * _STEP_MS
+        signature = _signature(self.keys[0], key, str(expires))
+        return f"{plain}?{urlencode({'expires': expires, 'signature': signature})}"
+
+
+def find_fault(
+    keys: Sequence[str], key: str, *, expires: str, signature: str, now: int
+) -> str | None:
+    """What is wrong with a signed URL, in a time that does not depend on which key fits.
+
+    Args:
+        keys: that verify.
+        key: of the signal, decoded.
+        expires: as it stands in the URL.
+        signature: as it stands in the URL.
+        now: the moment, ms UTC; a URL is good until just before its end.
+
+    Returns:
+        The fault, in a few words that hold no secret; None if there is none.
+    """
+    said = signature.encode("utf-8", "surrogatepass")
+    fits = False
+    for one in keys:
+        fits |= hmac.compare_digest(_signature(one, key, expires).encode(), said)
+    if not fits or _EXPIRES.fullmatch(expires) is None:
+        return "its signature is not ours"
+    return None if now < int(expires) else f"it ended at {format_instant(int(expires))}"
+
+
+def read_signing_keys(written: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Reads the keys of a setting.
+
+    Args:
+        written: one key, or several, the newest first; in text they are divided by commas.
+
+    Returns:
+        The keys, the newest first.
+
+    Raises:
+        InvalidValue: one is too short to keep anybody out; the message does not hold it.
+    """
+    if written is None:
+        return ()
+    parts = written.split(",") if isinstance(written, str) else written
+    keys = tuple(part.strip() for part in parts if part.strip())
+    for place, key in enumerate(keys, start=1):
+        if len(key.encode()) < SHORTEST_KEY:
+            message = f"signing key {place} is shorter than {SHORTEST_KEY} bytes"
+            raise InvalidValue(message, hint="make one with: openssl rand -base64 32")
+    return keys
+
+
+def _signature(secret: str, key: str, expires: str) -> str:
+    # The purpose stands first, so that no other use of the same secret can be passed off as this.
+    text = f"headway signal\n{expires}\n{key}".encode("utf-8", "surrogatepass")
+    digest = hmac.digest(secret.encode(), text, sha256)
+    return urlsafe_b64encode(digest).rstrip(b"=").decode()
