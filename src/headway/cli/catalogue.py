@@ -17,6 +17,7 @@ from headway.core.errors import InvalidValue
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "run",
+        "serve": "serve",
         "worker": "worker",
         "send": "send",
         "jobs": "jobs",

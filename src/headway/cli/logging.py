@@ -1,32 +1,32 @@
-"""Logging: human on a terminal, JSON lines otherwise; on standard error; never a secret."""
+"""Logging: human on a terminal, JSON lines otherwise; on standard error; never a secret.
+
+Where a file is named, the same lines go there too, as JSON.
+"""
 
 from __future__ import annotations
 
 import logging
-import re
 import sys
-from collections.abc import Mapping
-from typing import cast
+from pathlib import Path
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from headway.cli.hidden import hide_secrets
+from headway.cli.log_file import LogFile
 from headway.cli.printable import printable
 from headway.cli.settings import Settings
 
-HIDDEN = "[hidden]"
-_SECRET = re.compile(
-    r"pass(word|wd|phrase)|secret|token|authori[sz]ation|api[_-]?key|credential|cookie",
-    re.IGNORECASE,
-)
-_IN_URL = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s@]+@", re.IGNORECASE)
 
 
 def configure_logging(settings: Settings) -> None:
     """Sets up logging for the whole process, the standard library's loggers included.
 
     Args:
-        settings: the least level, and the format.
+        settings: the least level, the format, and the file.
+
+    Raises:
+        InvalidValue: the file cannot be written to.
     """
     human = settings.log_format == "human"
     if settings.log_format == "auto":
@@ -40,23 +40,20 @@ def configure_logging(settings: Settings) -> None:
         structlog.processors.format_exc_info,
         hide_secrets,
     ]
-    last: Processor = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-        if human
-        else structlog.processors.JSONRenderer()
-    )
-    formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared,
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            *((_printable,) if human else ()),
-            last,
-        ],
-    )
+    as_json = structlog.processors.JSONRenderer()
     handler = _StderrHandler()
-    handler.setFormatter(formatter)
+    handler.setFormatter(
+        _formatter(
+            shared, _printable, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        )
+        if human
+        else _formatter(shared, as_json)
+    )
+    handlers: list[logging.Handler] = [handler]
+    if settings.log_file is not None:
+        handlers.append(_file(settings, settings.log_file, _formatter(shared, as_json)))
     logger = logging.getLogger()
-    logger.handlers = [handler]
+    logger.handlers = handlers
     logger.setLevel(settings.log_level.upper())
     structlog.configure(
         processors=[
@@ -69,6 +66,19 @@ def configure_logging(settings: Settings) -> None:
     )
 
 
+def _formatter(shared: list[Processor], *last: Processor) -> logging.Formatter:
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+    )
+
+
+def _file(settings: Settings, path: Path, formatter: logging.Formatter) -> logging.Handler:
+    handler = LogFile(path, size=settings.log_file_size, keep=settings.log_file_keep)
+    handler.setFormatter(formatter)
+    return handler
+
+
 class _StderrHandler(logging.Handler):
     """Writes to what is standard error at that moment: a progress bar makes room for lines."""
 
@@ -78,25 +88,6 @@ class _StderrHandler(logging.Handler):
             sys.stderr.write(f"{self.format(record)}\n")
         except Exception:  # noqa: BLE001  (a log line that cannot be written stops nobody)
             self.handleError(record)
-
-
-def hide_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
-    """Replaces values whose names speak of secrets, and what stands before `@` in URLs."""
-    del logger, name
-    return cast("EventDict", _hidden(event))
-
-
-def _hidden(value: object) -> object:
-    if isinstance(value, str):
-        return _IN_URL.sub(rf"\1{HIDDEN}@", value)
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, object]", value)
-        return {
-            key: HIDDEN if _SECRET.search(str(key)) else _hidden(one) for key, one in fields.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_hidden(one) for one in cast("list[object]", value)]
-    return value
 
 
 def _printable(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:

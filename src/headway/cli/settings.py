@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from headway.core.errors import InvalidValue
@@ -39,6 +39,30 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "human", "json"] = Field(
         default="auto", description="human on a terminal, else JSON lines"
     )
+    public_url: str | None = Field(
+        default=None, description="the server's address as the outside world sees it"
+    )
+    signing_key: SecretStr | None = Field(
+        default=None, description="signs signal URLs; several by commas, the first one signs"
+    )
+    requests_per_s: float | None = Field(
+        default=None, gt=0, description="how often one token may ask; else any number"
+    )
+    hooks: dict[str, Any] = Field(
+        default_factory=dict, description="keys of providers' webhooks, by provider"
+    )
+    lanes: dict[str, Any] = Field(
+        default_factory=dict, description="what lanes carry, for the system `lanes`"
+    )
+    alerts: dict[str, Any] = Field(
+        default_factory=dict, description="who is alerted, and from which values on"
+    )
+
+    @property
+    def signing_keys(self) -> tuple[str, ...]:
+        """The keys of signal URLs; the first one signs."""
+        text = "" if self.signing_key is None else self.signing_key.get_secret_value()
+        return tuple(one.strip() for one in text.split(",") if one.strip())
 
     @classmethod
     def settings_customise_sources(

@@ -1,0 +1,84 @@
+"""Where a server may listen: on loopback at will, elsewhere only when it is told how it is safe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.core.errors import InvalidValue
+from headway.server.run import Address
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AddressOptions:
+    """Where a server listens, and how its connections are kept private."""
+
+    host: Annotated[str, typer.Option(help="The name or address to listen at.")] = "127.0.0.1"
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")
+    ] = 8080
+    tls_cert: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A certificate, PEM.")
+    ] = None
+    tls_key: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Its key, PEM.")
+    ] = None
+    plain_http: Annotated[
+        bool,
+        typer.Option(
+            "--plain-http",
+            help="Beyond loopback without TLS: something else, such as a proxy, keeps it private.",
+        ),
+    ] = False
+    trust_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="An address whose X-Forwarded-* headers are believed; repeatable."),
+    ] = None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(self.host)
+
+    def address(self, *, has_tokens: bool) -> Address:
+        """The address to listen at.
+
+        Args:
+            has_tokens: whether the store has any token.
+
+        Raises:
+            InvalidValue: it would be open to others, or its tokens would go in the clear.
+        """
+        if (self.tls_cert is None) != (self.tls_key is None):
+            message = "of --tls-cert and --tls-key, one is missing"
+            raise InvalidValue(message, hint="give both, or neither")
+        if not self.is_loopback and not has_tokens:
+            message = f"at {self.host} others could reach the server, and the store has no token"
+            raise InvalidValue(message, hint="make one first: headway token create NAME --role …")
+        if not self.is_loopback and self.tls_cert is None and not self.plain_http:
+            message = f"at {self.host} tokens would go over the network in the clear"
+            raise InvalidValue(
+                message,
+                hint="give --tls-cert and --tls-key; or --plain-http if a proxy does TLS before it",
+            )
+        return Address(
+            host=self.host,
+            port=self.port,
+            certificate=self.tls_cert,
+            key=self.tls_key,
+            trusted_proxies=tuple(self.trust_proxy or ()),
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens there."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host in LOOPBACK

@@ -1,0 +1,124 @@
+"""The caller: who asks, and how far that reaches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from headway.contract.tokens import Role, TokenSpec
+from headway.contract.views import JobView
+from headway.core.errors import Forbidden, InvalidValue
+from headway.core.naming import check_name
+from headway.server.access.permissions import Permission, permissions
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """Who asks: the holder of a token, or anybody where the server is open.
+
+    Attributes:
+        id: the token's; "open" where the server is open.
+        name: stands on the trail.
+        may: what it may do.
+        tenants: only these; None for any.
+        lanes: only these, or those that fit these patterns; None for any.
+    """
+
+    id: str
+    name: str
+    may: frozenset[Permission]
+    tenants: tuple[str, ...] | None = None
+    lanes: tuple[str, ...] | None = None
+
+    def check(self, permission: Permission) -> None:
+        """Lets a caller pass that may do this.
+
+        Raises:
+            Forbidden: it may not.
+        """
+        if permission not in self.may:
+            message = f"the token {self.name!r} may not {permission}"
+            raise Forbidden(message, hint="its roles do not include this")
+
+    def tenant(self, asked: str | None) -> str | None:
+        """The tenant that is meant: the one asked for, else the caller's only one.
+
+        Returns:
+            The tenant; None for any, if the caller may see any.
+
+        Raises:
+            Forbidden: it is another's.
+            InvalidValue: the caller has several, and none was named.
+        """
+        if asked is not None:
+            self.check_tenant(asked)
+            return asked
+        if self.tenants is None:
+            return None
+        if len(self.tenants) == 1:
+            return self.tenants[0]
+        message = f"the token {self.name!r} is for {len(self.tenants)} tenants, and none is named"
+        raise InvalidValue(message, hint=f"name one of {', '.join(self.tenants[:5])}")
+
+    def check_tenant(self, tenant: str) -> None:
+        """Lets a tenant pass that is the caller's.
+
+        Raises:
+            Forbidden: it is another's.
+        """
+        if self.tenants is not None and tenant not in self.tenants:
+            message = f"the token {self.name!r} is not for the tenant {tenant[:80]!r}"
+            raise Forbidden(message, hint=f"it is for {', '.join(self.tenants[:5])}")
+
+    def covers(self, lane: str) -> bool:
+        """Whether a lane is the caller's."""
+        return self.lanes is None or any(fnmatchcase(lane, one) for one in self.lanes)
+
+    def check_lane(self, lane: str) -> None:
+        """Lets a lane pass that is the caller's.
+
+        Raises:
+            Forbidden: it is not.
+        """
+        if not self.covers(lane):
+            message = f"the token {self.name!r} is not for the lane {lane[:80]!r}"
+            raise Forbidden(message, hint=f"it is for {', '.join((self.lanes or ())[:5])}")
+
+    def sees(self, job: JobView) -> bool:
+        """Whether a job is the caller's to see; one that is not is answered as unknown."""
+        return self.covers(job.lane) and (self.tenants is None or job.tenant in self.tenants)
+
+    def whole(self) -> None:
+        """Lets a caller pass that may see the whole store.
+
+        Raises:
+            Forbidden: it is scoped to tenants.
+        """
+        if self.tenants is not None:
+            message = f"the token {self.name!r} is for some tenants, and this shows all of them"
+            raise Forbidden(message, hint="use a token that is not scoped to tenants")
+
+    def worker(self, name: str) -> str:
+        """The id under which the store knows a worker of this caller.
+
+        The caller's own id is part of it, so that nobody settles what another's worker holds.
+
+        Raises:
+            InvalidValue: it is no name.
+        """
+        return check_name("worker", f"{self.id}.{check_name('worker', name)}")
+
+
+ANYBODY = Caller(id="open", name="open", may=frozenset(Permission))
+"""Whoever calls a server that is open."""
+
+
+def caller_of(spec: TokenSpec) -> Caller:
+    """The caller that holds a token."""
+    return Caller(
+        id=spec.id,
+        name=spec.name,
+        may=permissions(map(Role, spec.roles)),
+        tenants=spec.tenants,
+        lanes=spec.lanes,
+    )

@@ -1,0 +1,77 @@
+"""The policy of a route: what a caller must be able to do; no route is without one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+from fastapi import Depends, Request
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from headway.core.errors import Unauthenticated
+from headway.server.access.caller import ANYBODY, Caller
+from headway.server.access.permissions import Permission
+from headway.server.service import Service
+
+_bearer = HTTPBearer(auto_error=False, description="A token made by `headway token create`.")
+
+
+class Policy:
+    """Lets callers pass that may do what a route does.
+
+    Attributes:
+        permission: what; None for a route that anybody may call.
+    """
+
+    def __init__(self, permission: Permission | None) -> None:
+        self.permission = permission
+
+    async def __call__(
+        self,
+        request: Request,
+        _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    ) -> Caller:
+        """The caller that was admitted."""
+        return cast("Caller", request.state.caller)
+
+    async def admit(self, request: Request) -> None:
+        """Lets a request pass, before anything of its body is read.
+
+        Raises:
+            Unauthenticated: there is no token, or none that is known and lives.
+            Forbidden: it may not do this.
+            TooManyRequests: it asks more often than it may.
+        """
+        if self.permission is None:
+            request.state.caller = ANYBODY
+            return
+        service = cast("Service", request.app.state.service)
+        text = _token(request)
+        caller = await service.tokens.caller(text)
+        if caller is None:
+            message = "no token was given" if text is None else "the token is not known, or over"
+            raise Unauthenticated(message, hint="send Authorization: Bearer hw_…")
+        request.state.caller = caller
+        caller.check(self.permission)
+        service.rates.take(caller.id, caller.name)
+
+
+def _token(request: Request) -> str | None:
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else None
+
+
+def needs(permission: Permission) -> Any:  # noqa: ANN401  (FastAPI's own marker)
+    """What a route asks of its caller; as a parameter, `Annotated[Caller, needs(...)]`."""
+    return Depends(Policy(permission))
+
+
+def public() -> Any:  # noqa: ANN401  (FastAPI's own marker)
+    """Says of a route that anybody may call it, or that it looks at its caller by itself."""
+    return Depends(Policy(None))
+
+
+def policy_of(route: APIRoute) -> Policy | None:
+    """The policy that a route names; None if it names none."""
+    found = [one.call for one in route.dependant.dependencies if isinstance(one.call, Policy)]
+    return found[0] if found else None

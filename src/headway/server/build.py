@@ -1,0 +1,100 @@
+"""The server as an ASGI app: routes, guards around them, and what runs beside them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from importlib import metadata
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+
+from headway.core.errors import InvariantBroken
+from headway.server.access.policy import policy_of
+from headway.server.api_description import DESCRIPTION, describe
+from headway.server.chores import start_chores
+from headway.server.guards.access_log import AccessLog
+from headway.server.guards.body_limit import BodyLimit
+from headway.server.guards.browsers import Browsers
+from headway.server.guards.headers import SafeHeaders
+from headway.server.guards.request_id import RequestId
+from headway.server.problem import tell_problems
+from headway.server.routes.catalogue import ROUTERS
+from headway.server.service import Service
+from headway.server.system import System
+
+
+def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
+    """The server.
+
+    Args:
+        service: what its routes work with; closed with the server, but not its store.
+        systems: whose routes are served too.
+
+    Returns:
+        An ASGI app.
+
+    Raises:
+        InvariantBroken: a route names no policy.
+    """
+    options = service.options
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncGenerator[None]:
+        async with alive(service, systems):
+            yield
+
+    app = FastAPI(
+        title="Headway",
+        version=metadata.version("headway"),
+        description=DESCRIPTION,
+        lifespan=life,
+        docs_url="/docs" if options.docs else None,
+        redoc_url=None,
+    )
+    app.state.service = service
+    for one in (*ROUTERS, *(router for system in systems for router in system.routers)):
+        _refuse_open_doors(one)
+        app.include_router(one)
+    describe(app)
+    tell_problems(app)
+    # The last one added is the outermost.
+    app.add_middleware(
+        BodyLimit, most=options.max_body, seconds=options.body_timeout_s, timing=service.timing
+    )
+    app.add_middleware(Browsers, hosts=options.hosts)
+    app.add_middleware(AccessLog, timing=service.timing)
+    app.add_middleware(SafeHeaders)
+    app.add_middleware(RequestId)
+    return app
+
+
+@asynccontextmanager
+async def alive(service: Service, systems: Sequence[System] = ()) -> AsyncGenerator[None]:
+    """What must run beside a server, for as long as the block lasts.
+
+    Args:
+        service: closed at the end.
+        systems: each is started.
+
+    Raises:
+        HeadwayError: something cannot be declared, or the store cannot be reached.
+    """
+    try:
+        if service.app is not None:
+            await service.app.declare()
+        for system in systems:
+            await system.start(service)
+        service.spawn(service.tokens.note_uses(), "uses of tokens")
+        if service.options.chores:
+            start_chores(service)
+        yield
+    finally:
+        await service.close()
+
+
+def _refuse_open_doors(router: APIRouter) -> None:
+    for route in router.routes:
+        if not isinstance(route, APIRoute) or policy_of(route) is None:
+            message = f"the route {getattr(route, 'path', route)} names no policy"
+            raise InvariantBroken(message, hint="give its handler a caller: needs(...) or public()")

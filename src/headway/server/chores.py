@@ -1,0 +1,16 @@
+"""Chores of a server: what time alone brings about, where no worker of Python does it."""
+
+from __future__ import annotations
+
+from headway.runtime.chores.sweep import Sweep
+from headway.runtime.chores.timetable import TimetableChore
+from headway.server.service import Service
+
+
+def start_chores(service: Service) -> None:
+    """Sweeps, and keeps the timetable's fires ahead, for as long as the server runs.
+
+    Any number of servers and workers may do both at once.
+    """
+    service.spawn(Sweep(service.store, service.timing).run(), "sweep")
+    service.spawn(TimetableChore(service.store, service.timing).run(), "timetable")

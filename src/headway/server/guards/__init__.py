@@ -1,0 +1,1 @@
+"""What stands around every request: limits, ids, headers, and the log."""

@@ -1,0 +1,72 @@
+"""Bodies are bounded in bytes and in the time they take to arrive."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headway.core.errors import InvalidValue, PayloadTooLarge
+from headway.runtime.timing import Timing
+from headway.server.problem import problem_of
+
+
+class SlowBody(InvalidValue):
+    """A body did not arrive in time; nothing was written."""
+
+    code = "slow_body"
+
+
+class BodyLimit:
+    """Refuses a body that is too large, at its first byte too many, or too slow."""
+
+    def __init__(self, app: ASGIApp, *, most: int, seconds: float, timing: Timing) -> None:
+        """Stands before an app.
+
+        Args:
+            app: what is guarded.
+            most: bytes of a body.
+            seconds: from the first look at a body to its end.
+            timing: for the limit.
+        """
+        self._app = app
+        self._most = most
+        self._seconds = seconds
+        self._timing = timing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        if said.isdigit() and int(said[:20]) > self._most:
+            # Refused unread: the connection is closed with the reply.
+            await problem_of(self._too_large())(scope, receive, send)
+            return
+        await self._app(scope, self._counted(receive), send)
+
+    def _counted(self, receive: Receive) -> Receive:
+        size = 0
+        whole = False
+        until = self._timing.monotonic() + self._seconds
+
+        async def counted() -> Message:
+            nonlocal size, whole
+            if whole:
+                return await receive()  # waits for the client to go away
+            try:
+                async with self._timing.limit(max(until - self._timing.monotonic(), 0)):
+                    message = await receive()
+            except TimeoutError:
+                error = f"the body did not arrive within {self._seconds:g} s"
+                raise SlowBody(error, hint="send it at once") from None
+            size += len(message.get("body", b""))
+            if size > self._most:
+                raise self._too_large()
+            whole = not message.get("more_body", False)
+            return message
+
+        return counted
+
+    def _too_large(self) -> PayloadTooLarge:
+        message = f"the body has more than {self._most} bytes"
+        return PayloadTooLarge(message, hint="send it in parts")

@@ -1,0 +1,221 @@
+"""Problem details: every error of the tree as RFC 9457 tells it.
+
+Source: RFC 9457.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import cast
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from headway.core.errors import (
+    AccessError,
+    BacklogFull,
+    CallerError,
+    Forbidden,
+    HandlerError,
+    HeadwayError,
+    IdConflict,
+    InvalidState,
+    InvariantBroken,
+    KeyConflict,
+    OwnershipError,
+    PayloadTooLarge,
+    RevisionConflict,
+    StoreError,
+    StoreFull,
+    TooManyRequests,
+    Unauthenticated,
+    UnknownEntry,
+    UnknownGate,
+    UnknownJob,
+)
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 1
+"""Seconds after which a call that a passing state refused is worth repeating."""
+
+STATUSES: Mapping[type[HeadwayError], int] = {
+    UnknownJob: 404,
+    UnknownGate: 404,
+    UnknownEntry: 404,
+    PayloadTooLarge: 413,
+    KeyConflict: 409,
+    IdConflict: 409,
+    RevisionConflict: 409,
+    InvalidState: 409,
+    BacklogFull: 429,
+    TooManyRequests: 429,
+    CallerError: 422,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    AccessError: 403,
+    OwnershipError: 409,
+    StoreFull: 507,
+    StoreError: 503,
+    HandlerError: 500,
+    InvariantBroken: 500,
+    HeadwayError: 500,
+}
+"""The status of each error: that of its class, else of its nearest base."""
+
+_log = logging.getLogger("headway.server")
+
+
+def status_of(error: HeadwayError) -> int:
+    """The HTTP status for an error of the tree."""
+    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
+
+
+def problem(
+    status: int,
+    *,
+    code: str,
+    detail: str,
+    hint: str = "",
+    request: Request | None = None,
+    headers: Mapping[str, str] | None = None,
+    **more: object,
+) -> Response:
+    """A reply that says what is wrong.
+
+    Args:
+        status: of the reply.
+        code: a stable word for programs.
+        detail: one sentence for people.
+        hint: how to mend it.
+        request: whose id stands as the instance.
+        headers: of the reply.
+        more: further members.
+
+    Returns:
+        `application/problem+json`.
+    """
+    said: dict[str, object] = {
+        "type": f"/problems/{code}",
+        "title": code.replace("_", " "),
+        "status": status,
+        "detail": detail,
+        "code": code,
+    }
+    if hint:
+        said["hint"] = hint
+    instance = getattr(request.state, "request_id", "") if request is not None else ""
+    if instance:
+        said["instance"] = f"/requests/{instance}"
+    return Response(
+        msgspec.json.encode(said | more),
+        status_code=status,
+        media_type=MEDIA_TYPE,
+        headers=dict(headers or {}),
+    )
+
+
+def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
+    """The reply for an error of the tree; what only concerns the inside is not told."""
+    status = status_of(error)
+    headers: dict[str, str] = {}
+    if status in {429, 503}:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("%s: %s", type(error).__name__, error, exc_info=error)
+        return _unexpected(request)
+    more = getattr(error, "problem", {})
+    return problem(
+        status,
+        code=error.code,
+        detail=error.message,
+        hint=error.hint,
+        request=request,
+        headers=headers,
+        **more,
+    )
+
+
+def tell_problems(app: FastAPI) -> None:
+    """Makes an app answer every error with a problem."""
+
+    async def of_tree(request: Request, error: Exception) -> Response:
+        if not isinstance(error, HeadwayError):
+            raise error
+        return problem_of(error, request)
+
+    async def of_body(request: Request, error: Exception) -> Response:
+        if not isinstance(error, RequestValidationError):
+            raise error
+        return _refused(request, error.errors())
+
+    async def of_http(request: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            raise error
+        return _plain(request, error)
+
+    async def of_bug(request: Request, error: Exception) -> Response:
+        del error  # it is logged by the server, with its trace
+        return _unexpected(request)
+
+    app.add_exception_handler(HeadwayError, of_tree)
+    app.add_exception_handler(RequestValidationError, of_body)
+    app.add_exception_handler(HTTPException, of_http)
+    app.add_exception_handler(Exception, of_bug)
+
+
+def _refused(request: Request, errors: Sequence[Mapping[str, object]]) -> Response:
+    """What the models refuse: each place and what is wrong there, never the value."""
+    told = [{"where": _where(one.get("loc")), "what": _what(one)} for one in errors[:100]]
+    first = told[0] if told else {"where": "the request", "what": "it is not understood"}
+    no_json = bool(errors) and errors[0].get("type") == "json_invalid"
+    return problem(
+        400 if no_json else 422,
+        code="invalid_value",
+        detail=f"{first['where']}: {first['what']}",
+        request=request,
+        errors=told,
+    )
+
+
+def _where(place: object) -> str:
+    parts = map(str, cast("Sequence[object]", place)) if isinstance(place, tuple | list) else ()
+    return ".".join(parts) or "the request"
+
+
+def _what(error: Mapping[str, object]) -> str:
+    context = error.get("ctx")
+    if error.get("type") == "json_invalid" and isinstance(context, Mapping):
+        return f"it is no JSON: {cast('Mapping[str, object]', context).get('error')}"
+    said = str(error.get("msg", "it is not understood")).removeprefix("Value error, ")
+    return said[:1].lower() + said[1:400]
+
+
+def _plain(request: Request, error: HTTPException) -> Response:
+    if isinstance(error.__cause__, HeadwayError):
+        return problem_of(error.__cause__, request)  # met while the body was read
+    status = HTTPStatus(error.status_code)
+    words = {
+        404: ("unknown_path", f"there is nothing at {request.url.path[:200]}"),
+        405: ("unknown_method", f"{request.method} does not apply to {request.url.path[:200]}"),
+        413: ("payload_too_large", "the body is above the limit"),
+    }
+    code, detail = words.get(
+        status, (status.phrase.lower().replace(" ", "_"), str(error.detail)[:400])
+    )
+    return problem(status, code=code, detail=detail, request=request, headers=error.headers)
+
+
+def _unexpected(request: Request | None) -> Response:
+    return problem(
+        500,
+        code="bug",
+        detail="the server met something it did not expect",
+        hint="its log has this request's id",
+        request=request,
+    )

@@ -1,0 +1,36 @@
+"""Routers of this server: strict bodies, problems told, the service at hand."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Depends, Request
+
+from headway.server.service import Service
+from headway.server.strict_json import Strict
+
+PROBLEM: dict[str, Any] = {
+    "description": "What is wrong, as RFC 9457 tells it.",
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+
+
+def router(tag: str, *, prefix: str = "") -> APIRouter:
+    """An empty router.
+
+    Args:
+        tag: groups its routes in the documentation.
+        prefix: of all its paths.
+    """
+    return APIRouter(
+        prefix=prefix, tags=[tag], route_class=Strict, responses={"4XX": PROBLEM, "5XX": PROBLEM}
+    )
+
+
+def the_service(request: Request) -> Service:
+    """The service that the routes work with."""
+    return cast("Service", request.app.state.service)
+
+
+TheService = Annotated[Service, Depends(the_service)]
+"""As a parameter: `service: TheService`."""

@@ -1,0 +1,83 @@
+"""The service: what all routes of one server work with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from headway.contract.store import Store
+from headway.runtime.app import App
+from headway.runtime.timing import Timing
+from headway.server.access.request_rate import RequestRates
+from headway.server.access.token_book import TokenBook
+from headway.server.options import ServerOptions
+from headway.server.pulling.lobby import Lobby
+
+_log = logging.getLogger("headway.server")
+
+
+class Service:
+    """What all routes of one server work with.
+
+    Attributes:
+        store: where the jobs are.
+        app: whose kinds jobs are made by; None for none.
+        options: what the server was told.
+        timing: its clocks and pauses.
+        tokens: who holds a token.
+        rates: how often each caller may ask.
+        lobby: where long polls wait.
+        stopping: set when the server begins to stop; whoever waits for long must end then.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        options: ServerOptions,
+        *,
+        app: App | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        """Joins the parts; nothing runs yet."""
+        self.store = store
+        self.app = app
+        self.options = options
+        self.timing = timing or Timing()
+        self.tokens = TokenBook(store, self.timing, open_here=options.open_here)
+        self.rates = RequestRates(options.requests_per_s, self.timing)
+        self.lobby = Lobby(store, self.timing)
+        self.stopping = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Runs something for as long as the server runs.
+
+        Args:
+            work: ends when it is cancelled; if it fails, that is logged and the server goes on.
+            name: for the log.
+        """
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def begin_stop(self) -> None:
+        """Ends long polls and event streams, so that the server can stop."""
+        self.stopping.set()
+        self.lobby.close()
+
+    async def close(self) -> None:
+        """Ends all that was spawned, and notes the uses of tokens."""
+        self.begin_stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.tokens.note()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("%s ended: %s", task.get_name(), error, exc_info=error)
