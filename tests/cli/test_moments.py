@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from headway.cli.local_clock import LocalClock
-from headway.cli.moments import Moment, optional_moment, parse_moment
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
+from headway.core.moment import Moment, optional_moment, parse_moment
 from headway.core.zone import MAX_AT
 
 

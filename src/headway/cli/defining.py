@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headway.cli.moments import optional_moment
 from headway.cli.options import Signed
 from headway.cli.session import Session
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
+from headway.core.moment import optional_moment
 
 
 def define(session: Session, item: Item, signed: Signed, *, done: str) -> None:

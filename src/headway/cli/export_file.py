@@ -14,10 +14,10 @@ import typer
 from headway.cli.json_text import to_json
 from headway.cli.options import JobFilter
 from headway.cli.progress import Meter
-from headway.cli.records import job_record
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue, StoreFull
+from headway.runtime.records import job_record
 
 FORMAT = 1
 """Grows when a field changes its meaning or goes; a new field does not count."""

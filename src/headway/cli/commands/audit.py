@@ -8,8 +8,8 @@ from headway.cli.audits import whole_audit
 from headway.cli.command import command, new_command
 from headway.cli.exits import NO
 from headway.cli.progress import progress
-from headway.cli.records import record
 from headway.cli.session import Session
+from headway.runtime.records import record
 
 app = new_command()
 

@@ -12,12 +12,12 @@ from headway.cli.exits import NO
 from headway.cli.gate_numbers import GateNumbers
 from headway.cli.gate_rows import GATE_COLUMNS, capacity_text, gate_facts, gate_row, gate_state
 from headway.cli.options import Signed, Until
-from headway.cli.records import record
 from headway.cli.session import Session
 from headway.contract.definitions import OpenGate, ResetGate
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery, GateState, StatsQuery
 from headway.core.errors import UnknownGate
+from headway.runtime.records import record
 
 app = new_command()
 

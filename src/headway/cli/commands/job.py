@@ -8,10 +8,10 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.local_clock import rough
-from headway.cli.records import job_record
 from headway.cli.session import Session
 from headway.contract.views import JobQuery, JobView, RunView
 from headway.core.errors import UnknownJob
+from headway.runtime.records import job_record
 
 app = new_command()
 

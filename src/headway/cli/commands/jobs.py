@@ -8,9 +8,9 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.options import PAGE, JobFilter
-from headway.cli.records import job_record
 from headway.cli.session import Session
 from headway.contract.views import JobView
+from headway.runtime.records import job_record
 
 app = new_command()
 

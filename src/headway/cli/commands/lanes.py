@@ -10,11 +10,11 @@ from headway.cli.command import command, new_command
 from headway.cli.defining import define
 from headway.cli.lane_values import LaneValues
 from headway.cli.options import Signed
-from headway.cli.records import record
 from headway.cli.session import Session
 from headway.contract.definitions import LaneSpec, ResetLane, SetLane
 from headway.contract.store import Store
 from headway.contract.views import LanesQuery, LaneView
+from headway.runtime.records import record
 
 app = new_command()
 

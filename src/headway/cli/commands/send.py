@@ -8,7 +8,6 @@ import typer
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
-from headway.cli.moments import optional_moment
 from headway.cli.named_values import read_pairs
 from headway.cli.options import AppName
 from headway.cli.progress import progress
@@ -18,6 +17,7 @@ from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue
 from headway.core.job import NewJob
+from headway.core.moment import optional_moment
 
 app = new_command()
 

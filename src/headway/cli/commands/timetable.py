@@ -10,7 +10,6 @@ from headway.cli.command import command, new_command
 from headway.cli.defining import define
 from headway.cli.local_clock import rough
 from headway.cli.options import Signed
-from headway.cli.records import Record, record
 from headway.cli.session import Session
 from headway.contract.definitions import EnableEntry
 from headway.contract.store import Store
@@ -19,6 +18,7 @@ from headway.core.duration import format_duration
 from headway.core.errors import UnknownEntry
 from headway.core.timetable.fires import next_fires
 from headway.core.timetable.schedule import At, Cron, Every, Schedule
+from headway.runtime.records import Record, record
 
 app = new_command()
 

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
-from headway.cli.records import record
 from headway.cli.session import Session
 from headway.contract.views import GateState, WhyQuery, WhyView
 from headway.core.errors import UnknownJob
+from headway.runtime.records import record
 
 app = new_command()
 

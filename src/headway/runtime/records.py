@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Protocol, cast
 
 import msgspec
 
-from headway.cli.json_text import embedded_json
 from headway.contract.views import JobView, LaneView
 
 Record = dict[str, object]
+
+_check = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class View(Protocol):
@@ -43,6 +44,26 @@ def job_record(job: JobView) -> Record:
         if isinstance(value, bytes):
             fields[name] = embedded_json(value)
     return fields
+
+
+def embedded_json(data: bytes) -> object:
+    """JSON bytes as a part of a larger document.
+
+    Args:
+        data: what a job carries; meant to be JSON.
+
+    Returns:
+        The same JSON on one line; where it is none, its text.
+    """
+    try:
+        _check(data)
+        data.decode()
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return data.decode(errors="replace")
+    if b"\n" in data or b"\r" in data:
+        # A raw line break can only stand between the tokens of a JSON document.
+        data = data.replace(b"\n", b" ").replace(b"\r", b" ")
+    return msgspec.Raw(data)
 
 
 def _embedded(value: object) -> object:
