@@ -66,3 +66,53 @@ def test_secrets_are_never_logged(capfd: pytest.CaptureFixture[str]):
 def test_values_that_are_no_secrets_are_left():
     event = {"event": "mail to a@b.c", "count": 3, "list": ["x", {"k": "v"}]}
     assert hide_secrets(None, "info", dict(event)) == event
+
+
+CANARY = "canary7secret7canary7secret7canary7secret77"
+TOKEN = f"hw_0123456789abcdef_{CANARY}"
+
+
+class Carrier:
+    def __repr__(self) -> str:
+        return f"Carrier(token={CANARY!r})"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"called with {TOKEN}",
+        f"Authorization: Bearer {CANARY}",
+        f"headers {{'authorization': 'Bearer {TOKEN}'}}",
+        f"authorization: Basic {CANARY}",
+        f"POST /v1/signals/k?expires=1&signature={CANARY} 200",
+        f"https://hooks/x?token={CANARY}&a=b",
+        f'{{"password": "{CANARY}"}}',
+        f"Carrier(api_key='{CANARY}')",
+        f"json://me:{CANARY}@host/path",
+        f"cookie={CANARY}; path=/",
+    ],
+)
+def test_a_secret_within_a_text_is_never_logged(text: str, capfd: pytest.CaptureFixture[str]):
+    configure_logging(Settings())
+    structlog.stdlib.get_logger("a").info(text, other=[text], nested={"deep": (text,)})
+    logging.getLogger("b").warning("%s", text)
+    logging.getLogger("c").warning("%s", Carrier())
+    structlog.stdlib.get_logger("d").info("x", value=Carrier(), raw=text.encode())
+    try:
+        int(text)
+    except ValueError:
+        logging.getLogger("e").exception("failed")
+    err = capfd.readouterr().err
+    assert len(err.splitlines()) == 5
+    assert CANARY not in err
+
+
+def test_the_id_of_a_token_is_left_in_the_log(capfd: pytest.CaptureFixture[str]):
+    configure_logging(Settings())
+    logging.getLogger("b").warning("refused %s", TOKEN)
+    assert "hw_0123456789abcdef_[hidden]" in capfd.readouterr().err
+
+
+def test_words_that_only_speak_of_secrets_are_left():
+    event = {"event": "no token: create one with headway token create; basic settings hold"}
+    assert hide_secrets(None, "info", dict(event)) == event

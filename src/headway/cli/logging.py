@@ -18,7 +18,6 @@ from headway.cli.printable import printable
 from headway.cli.settings import Settings
 
 
-
 def configure_logging(settings: Settings) -> None:
     """Sets up logging for the whole process, the standard library's loggers included.
 
@@ -43,9 +42,7 @@ def configure_logging(settings: Settings) -> None:
     as_json = structlog.processors.JSONRenderer()
     handler = _StderrHandler()
     handler.setFormatter(
-        _formatter(
-            shared, _printable, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-        )
+        _formatter(shared, _printable, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
         if human
         else _formatter(shared, as_json)
     )

@@ -39,6 +39,18 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "human", "json"] = Field(
         default="auto", description="human on a terminal, else JSON lines"
     )
+    log_file: Path | None = Field(
+        default=None, description="a file that gets the log too, as JSON lines"
+    )
+    log_file_size: int = Field(
+        default=10_000_000, ge=1_000, description="bytes after which a new log file begins"
+    )
+    log_file_keep: int = Field(
+        default=5, ge=1, le=1_000, description="how many older log files are kept"
+    )
+    traces: bool = Field(
+        default=False, description="sends traces as the standard OTEL_* variables say"
+    )
     public_url: str | None = Field(
         default=None, description="the server's address as the outside world sees it"
     )

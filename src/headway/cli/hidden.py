@@ -1,0 +1,84 @@
+"""Secrets in what is logged: found by the names of values, and by their shape in text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import cast
+
+from structlog.typing import EventDict, WrappedLogger
+
+HIDDEN = "[hidden]"
+
+_WORDS = (
+    r"pass(?:word|wd|phrase)|secret|token|authori[sz]ation|api[_-]?key|signing[_-]?key|credential"
+    r"|cookie|signature"
+)
+_SECRET = re.compile(_WORDS, re.IGNORECASE)
+_IN_TEXT = (
+    # Before the @ of a URL.
+    (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s@]+@", re.IGNORECASE), rf"\1{HIDDEN}@"),
+    # A token of Headway: its id is no secret, and helps to find it.
+    (re.compile(r"\b(hw_[0-9a-f]{16}_)[A-Za-z0-9_-]+"), rf"\1{HIDDEN}"),
+    # The value of a header.
+    (re.compile(r"\b(bearer)\s+[^\s'\",;)}\]]+", re.IGNORECASE), rf"\1 {HIDDEN}"),
+    (re.compile(r"\b(basic)\s+[A-Za-z0-9+/=]{12,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
+    # name=value, as in the query of a URL or in a repr; "name": "value", as in JSON.
+    (
+        re.compile(rf"((?:{_WORDS})\w*=)(['\"]?)[^\s&'\",;)}}\]]+", re.IGNORECASE),
+        rf"\1\2{HIDDEN}",
+    ),
+    (
+        re.compile(
+            rf"(['\"][\w-]*(?:{_WORDS})[\w-]*['\"]\s*:\s*['\"])(?!\[hidden)[^'\"]+", re.IGNORECASE
+        ),
+        rf"\1{HIDDEN}",
+    ),
+)
+
+
+def hide_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+    """Replaces values whose names speak of secrets, and what looks like a secret within texts.
+
+    Those are: what stands before `@` in URLs, tokens, credentials in headers, and values after
+    names that speak of secrets (`signature=...`).
+    """
+    del logger, name
+    return cast("EventDict", _hidden(event))
+
+
+def _hidden(value: object) -> object:
+    match value:
+        case str():
+            return hidden_text(value)
+        case None | bool() | int() | float():
+            return value
+        case Mapping():
+            fields = cast("Mapping[str, object]", value)
+            return {
+                key: one if _is_inner(key) else HIDDEN if _SECRET.search(str(key)) else _hidden(one)
+                for key, one in fields.items()
+            }
+        case list() | tuple():
+            return [_hidden(one) for one in cast("list[object]", value)]
+        case _:
+            return _shown(value)
+
+
+def _is_inner(key: str) -> bool:
+    """Whether a field is the logging library's own, never printed."""
+    return key in {"_record", "_from_structlog"}
+
+
+def _shown(value: object) -> object:
+    """Anything else is printed as its repr, and that may tell a secret too."""
+    text = repr(value)
+    hidden = hidden_text(text)
+    return value if hidden == text else hidden
+
+
+def hidden_text(text: str) -> str:
+    """A text without what looks like a secret in it."""
+    for pattern, instead in _IN_TEXT:
+        text = pattern.sub(instead, text)
+    return text

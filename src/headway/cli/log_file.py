@@ -1,0 +1,91 @@
+"""The log file: JSON lines, rotated by size, shared by any number of processes."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from headway.core.errors import InvalidValue
+
+MODE = 0o600
+"""What a log tells is for its owner alone."""
+
+
+class LogFile(RotatingFileHandler):
+    """Appends to a file, and begins a new one when it is full.
+
+    A worker with several processes, and a server beside it, write to the same file: each line is
+    one write at its end, and only one of them rotates while the others find that it was done.
+    """
+
+    def __init__(self, path: Path, *, size: int, keep: int) -> None:
+        """Opens the file, and makes it if it does not exist.
+
+        Args:
+            path: of the newest file; older ones are `path.1`, `path.2`, ...
+            size: bytes after which a new one begins.
+            keep: how many older ones are kept.
+
+        Raises:
+            InvalidValue: it cannot be written to.
+        """
+        try:
+            super().__init__(path, maxBytes=size, backupCount=keep, encoding="utf-8")
+        except OSError as error:
+            message = f"the log file {path} cannot be written: {error.strerror}"
+            raise InvalidValue(message, hint="mend log_file or HEADWAY_LOG_FILE") from None
+
+    def _open(self) -> TextIOWrapper:
+        stream = open(self.baseFilename, "a", encoding=self.encoding, opener=_private)  # noqa: SIM115  (the handler closes it)
+        # One that was made by something else may be open to all.
+        os.fchmod(stream.fileno(), MODE)
+        return stream
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  (its base's name)
+        """Whether the file is full; goes on in the one that another process began."""
+        del record
+        if self.stream is None or self._is_another():
+            self._reopen()
+        return os.stat(self.baseFilename).st_size >= self.maxBytes
+
+    def doRollover(self) -> None:  # noqa: N802  (its base's name)
+        """Begins a new file, unless another process has just done so."""
+        with self._alone():
+            if self._is_another():
+                self._reopen()
+            else:
+                super().doRollover()
+
+    def _is_another(self) -> bool:
+        """Whether the file of that name is not the one that is open here."""
+        if not self.stream:
+            return True
+        try:
+            return not os.path.samestat(os.stat(self.baseFilename), os.fstat(self.stream.fileno()))
+        except FileNotFoundError:
+            return True
+
+    def _reopen(self) -> None:
+        if self.stream:
+            self.stream.close()
+        self.stream = self._open()
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """A block in which no other process rotates."""
+        lock = os.open(f"{self.baseFilename}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, MODE)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from headway.cli.log_file import LogFile
+from headway.cli.logging import configure_logging
+from headway.cli.settings import Settings, load_settings
+from headway.core.errors import InvalidValue
+
+MANY = """
+import logging, sys
+from pathlib import Path
+from headway.cli.log_file import LogFile
+handler = LogFile(Path(sys.argv[1]), size=5_000, keep=50)
+logger = logging.getLogger("many")
+logger.addHandler(handler)
+for number in range(400):
+    logger.warning("%s %d", sys.argv[2], number)
+"""
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    kept = root.handlers, root.level
+    yield
+    for handler in root.handlers:
+        if handler not in kept[0]:
+            handler.close()
+    root.handlers, root.level = kept
+    structlog.reset_defaults()
+
+
+def test_a_log_file_gets_json_lines_beside_what_people_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "headway.log"
+    configure_logging(Settings(log_format="human", log_file=path))
+    structlog.stdlib.get_logger("a").info("started", lane="calls")
+    line = json.loads(path.read_text())
+    assert (line["event"], line["lane"], line["logger"]) == ("started", "calls", "a")
+    assert "started" in capfd.readouterr().err
+
+
+def test_a_log_file_is_for_its_owner_alone_also_if_it_was_there(tmp_path: Path):
+    path = tmp_path / "headway.log"
+    path.write_text("")
+    path.chmod(0o644)
+    configure_logging(Settings(log_file=path, log_file_size=1_000))
+    for _ in range(20):
+        logging.getLogger("a").warning("x" * 100)
+    assert {
+        one.name: one.stat().st_mode & 0o777 for one in tmp_path.glob("headway.log*")
+    }.keys() >= {
+        "headway.log",
+        "headway.log.1",
+    }
+    assert all(one.stat().st_mode & 0o777 == 0o600 for one in tmp_path.glob("headway.log*"))
+
+
+def test_a_full_log_file_is_rotated_and_no_more_than_so_many_are_kept(tmp_path: Path):
+    path = tmp_path / "headway.log"
+    configure_logging(Settings(log_file=path, log_file_size=1_000, log_file_keep=2))
+    for number in range(100):
+        logging.getLogger("a").warning("line %d of a log that is rotated", number)
+    kept = sorted(one.name for one in tmp_path.glob("headway.log*") if one.suffix != ".lock")
+    assert kept == ["headway.log", "headway.log.1", "headway.log.2"]
+    assert all((tmp_path / name).stat().st_size < 1_200 for name in kept)
+
+
+def test_several_processes_lose_no_line_though_each_of_them_rotates(tmp_path: Path):
+    path = tmp_path / "headway.log"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", MANY, str(path), name]) for name in ("a", "b", "c")
+    ]
+    assert [writer.wait(50) for writer in writers] == [0, 0, 0]
+    lines = [
+        line
+        for one in tmp_path.glob("headway.log*")
+        if one.suffix != ".lock"
+        for line in one.read_text().splitlines()
+    ]
+    assert sorted(lines) == sorted(f"{name} {n}" for name in ("a", "b", "c") for n in range(400))
+
+
+def test_a_log_file_that_was_moved_away_is_made_anew(tmp_path: Path):
+    path = tmp_path / "headway.log"
+    handler = LogFile(path, size=10_000, keep=2)
+    logger = logging.getLogger("moved")
+    logger.addHandler(handler)
+    try:
+        logger.warning("first")
+        os.replace(path, tmp_path / "elsewhere")
+        logger.warning("second")
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+    assert path.read_text() == "second\n"
+
+
+def test_a_log_file_that_cannot_be_written_is_refused_by_its_name(tmp_path: Path):
+    with pytest.raises(InvalidValue, match=r"nowhere/headway\.log cannot be written"):
+        configure_logging(Settings(log_file=tmp_path / "nowhere" / "headway.log"))
+
+
+def test_the_log_file_is_a_setting(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HEADWAY_LOG_FILE", "x.log")
+    monkeypatch.setenv("HEADWAY_LOG_FILE_KEEP", "7")
+    settings = load_settings()
+    assert (settings.log_file, settings.log_file_keep) == (Path("x.log"), 7)
+    assert settings.log_file_size == 10_000_000
