@@ -17,7 +17,7 @@ from rich.console import Console
 
 from bench import chart, goals, report
 from bench.bench import Bench
-from bench.cases import draining, dueing, enqueueing, holding, idling, latency, sizing
+from bench.cases import draining, dueing, enqueueing, holding, idling, latency, over_http, sizing
 from bench.machine import facts
 from bench.places import postgres, redis, sqlite
 from bench.places.place import Ground, NoGround
@@ -41,6 +41,7 @@ CASES: dict[str, tuple[str, tuple[str, ...], Callable[[Bench], None]]] = {
     "parked": (holding.PARKED, ALL[:3], holding.by_parked),
     "idle": (idling.IDLE, ALL[:3], idling.waiting),
     "size": (sizing.SIZE, ALL[:3], sizing.scheduled),
+    "http": ("over HTTP", ALL[:3], over_http.over_http),
 }
 GROUNDS: dict[str, Callable[[], AbstractContextManager[Ground]]] = {
     "sqlite": sqlite.opened,

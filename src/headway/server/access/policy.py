@@ -62,7 +62,14 @@ def _token(request: Request) -> str | None:
 
 
 def needs(permission: Permission) -> Any:  # noqa: ANN401  (FastAPI's own marker)
-    """What a route asks of its caller; as a parameter, `Annotated[Caller, needs(...)]`."""
+    """What a route asks of its caller.
+
+    Args:
+        permission: what the caller must be able to do.
+
+    Returns:
+        For the annotation of a parameter that is the `Caller`.
+    """
     return Depends(Policy(permission))
 
 

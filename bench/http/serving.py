@@ -1,0 +1,74 @@
+"""Servers in processes of their own: the engine's, and one whose route does nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+
+from bench.child import ChildFailed, child
+
+NOTHING = "FastAPI, a route that does nothing"
+
+
+@contextmanager
+def engine(store: str) -> Generator[int]:
+    """`headway serve` on a store, without tokens, as a user starts it; its port."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway", "serve", "--port=0", f"--store={store}"],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "HEADWAY_LOG_FORMAT": "json", "HEADWAY_LOG_LEVEL": "info"},
+        text=True,
+    )
+    try:
+        yield _port(process)
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def _port(process: subprocess.Popen[str]) -> int:
+    assert process.stderr is not None
+    said: list[str] = []
+    for line in process.stderr:
+        said.append(line)
+        if '"server listens"' in line:
+            return int(json.loads(line)["url"].rsplit(":", 1)[1])
+    raise ChildFailed("".join(said)[-600:])
+
+
+@contextmanager
+def nothing() -> Generator[int]:
+    """A FastAPI route that takes such a body and does nothing with it; its port."""
+    with child(_serve_nothing) as served:
+        yield served.receive()
+        os.kill(served.pid, signal.SIGTERM)
+
+
+def _serve_nothing(pipe: Connection) -> None:
+    # In its own process: the one who measures imports none of it.
+    import uvicorn  # noqa: PLC0415
+    from fastapi import FastAPI  # noqa: PLC0415
+    from pydantic import BaseModel  # noqa: PLC0415
+
+    class Job(BaseModel):
+        kind: str
+        args: dict[str, object]
+        lane: str = "main"
+
+    async def enqueue(job: Job) -> dict[str, object]:
+        del job
+        return {"id": "0", "created": True}
+
+    app = FastAPI()
+    enqueue.__annotations__["job"] = Job  # a name of this function, which FastAPI cannot look up
+    app.post("/v1/jobs", status_code=201)(enqueue)
+    listening = socket.create_server(("127.0.0.1", 0))
+    pipe.send(listening.getsockname()[1])
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run([listening])
