@@ -118,3 +118,16 @@ def test_the_log_file_is_a_setting(monkeypatch: pytest.MonkeyPatch):
     settings = load_settings()
     assert (settings.log_file, settings.log_file_keep) == (Path("x.log"), 7)
     assert settings.log_file_size == 10_000_000
+
+
+def test_two_that_find_the_file_full_at_once_rotate_it_once(tmp_path: Path):
+    path = tmp_path / "headway.log"
+    handlers = [LogFile(path, size=100, keep=5) for _ in range(2)]
+    record = logging.LogRecord("a", logging.WARNING, "", 0, "x" * 200, None, None)
+    handlers[0].emit(record)
+    assert [handler.shouldRollover(record) for handler in handlers] == [True, True]
+    for handler in handlers:
+        handler.doRollover()
+        handler.close()
+    assert path.read_text() == ""
+    assert not (tmp_path / "headway.log.2").exists()
