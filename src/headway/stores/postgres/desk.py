@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable
 
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
-from headway.stores.postgres.calls import AnyCall, deliver
+from headway.stores.ledger.calls import deliver
+from headway.stores.postgres.calls import AnyCall
 
 
 class Desk:

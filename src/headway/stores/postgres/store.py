@@ -21,9 +21,10 @@ from headway.contract.views import Query
 from headway.core.errors import InvariantBroken, StoreChanged, StoreError
 from headway.core.job import NewJob
 from headway.stores.ledger import verbs
+from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.rounds import with_seen
 from headway.stores.ledger.rows import ShutSpell
-from headway.stores.postgres.calls import AnyCall, Call, running_loop
+from headway.stores.postgres.calls import AnyCall, Call
 from headway.stores.postgres.claiming import Claims
 from headway.stores.postgres.connection import Connection
 from headway.stores.postgres.desk import Desk

@@ -6,7 +6,8 @@ import os
 from contextlib import suppress
 
 from headway.contract.clock import Clock
-from headway.stores.sqlite.calls import AnyCall, deliver
+from headway.stores.ledger.calls import deliver
+from headway.stores.sqlite.calls import AnyCall
 from headway.stores.sqlite.connection import connect
 from headway.stores.sqlite.desk import Desk
 from headway.stores.sqlite.failures import Failure, explain, is_broken

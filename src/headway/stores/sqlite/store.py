@@ -19,11 +19,12 @@ from headway.contract.views import Query
 from headway.core.errors import StoreChanged, StoreUnavailable
 from headway.core.job import NewJob
 from headway.stores.ledger import verbs
+from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.rounds import with_seen
 from headway.stores.ledger.wakes import Wakes
 from headway.stores.sqlite.backstop import Backstop
 from headway.stores.sqlite.bells import Bells, Ring
-from headway.stores.sqlite.calls import Call, running_loop
+from headway.stores.sqlite.calls import Call
 from headway.stores.sqlite.connection import create
 from headway.stores.sqlite.desk import Desk
 from headway.stores.sqlite.epochs import new_epoch, reset_clock

@@ -9,8 +9,9 @@ from contextlib import suppress
 from headway.contract.clock import Clock
 from headway.core.errors import OutcomeUnknown, StoreError, StoreFull
 from headway.core.job import MAX_BATCH, NewJob
+from headway.stores.ledger.calls import deliver
 from headway.stores.ledger.verbs import enqueue
-from headway.stores.sqlite.calls import AnyCall, deliver
+from headway.stores.sqlite.calls import AnyCall
 from headway.stores.sqlite.checkpoints import Checkpoints
 from headway.stores.sqlite.connection import connect
 from headway.stores.sqlite.desk import Desk
