@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ from headway.contract.views import JobsQuery
 from headway.core.errors import StoreUnavailable
 from headway.stores.redis.store import RedisStore
 from tests.redis.admin import new_job, new_url, opened
-from tests.servers.fixtures import missing
+from tests.servers.certificates import self_signed
 from tests.servers.redis import GivenRedis, RedisServer
 
 LIMIT = 20.0
@@ -77,21 +75,7 @@ class TlsEnd:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate of localhost that signs itself, and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        missing("there is no openssl to make a certificate")
-    folder = tmp_path_factory.mktemp("tls")
-    made, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *(openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"),
-            *("-out", str(made), "-keyout", str(key)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return made, key
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
