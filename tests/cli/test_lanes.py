@@ -86,3 +86,18 @@ def test_an_unusable_lane_is_refused_and_nothing_is_written(
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert said in ran.err
     assert headway("lanes", "--json").document["lanes"] == []
+
+
+def test_latency_shows_what_each_lane_reaches_beside_its_target(headway: Headway):
+    headway("migrate")
+    headway("lanes", "set", "a", "--target", "1h")
+    headway("lanes", "set", "b", "--target", "1ms")
+    enqueue(new_job(lane="a"), new_job(lane="b", due_at=1), new_job(lane="b", due_at=1))
+    assert len(claim("a")) == 1
+    a, b = headway("lanes", "--latency", "--json").document["lanes"]
+    assert (a["lane"], a["target_ms"], a["starts"], a["breached"]) == ("a", 3_600_000, 1, False)
+    assert (b["lane"], b["starts"], b["p95_ms"]) == ("b", 0, None)
+    assert (b["handlers_missing"], b["breached"]) == (True, True)
+    ran = headway("lanes", "--latency", "--lane", "b")
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["LANE", "b"]
+    assert ran.out.rstrip().endswith("handlers missing")

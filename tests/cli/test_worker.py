@@ -37,6 +37,26 @@ async def call(job: hw.Job, phone: str):
 async def wait(job: hw.Job):
     await asyncio.Event().wait()
 """
+KILLED = """
+from __future__ import annotations
+import asyncio
+import os
+from pathlib import Path
+import headway as hw
+
+app = hw.App()
+app.lane("kill", lease="1s")
+
+@app.job(lane="kill", retry=hw.Backoff(base="1ms", cap="1ms"))
+async def hold(job: hw.Job):
+    if job.run == 1:
+        Path("holding").write_text(str(os.getpid()))
+        os.replace("holding", "held")
+        await asyncio.Event().wait()
+
+@app.job(lane="kill")
+async def quick(job: hw.Job): ...
+"""
 COMMAND = [sys.executable, "-m", "headway"]
 LIMIT_S = 30
 _LOOK_AGAIN = Event()
@@ -105,6 +125,15 @@ def test_a_worker_runs_the_kinds_of_an_app_and_serves_all_its_lanes(headway: Hea
         ("succeeded", ""),
         ("dead", "bad number"),
     ]
+
+
+def test_a_job_of_an_unknown_kind_is_dead_at_once_if_the_worker_is_told_so(headway: Headway):
+    headway("send", "nobody_knows", "--lane", "calls")
+    ran = headway("worker", "worker_calls.py", "--drain", "--json", "--unknown-kinds", "dead")
+    assert (ran.code, ran.document) == (0, {"settled": 1})
+    (job,) = headway("jobs", "--json").document["jobs"]
+    assert (job["state"], job["attempt"]) == ("dead", 1)
+    assert "no handler for the kind 'nobody_knows'" in job["reason"]
 
 
 def test_drain_due_passes_over_what_is_not_due_yet(headway: Headway):
@@ -205,6 +234,27 @@ def test_a_process_that_is_killed_is_started_again_and_all_end_together():
     assert json.loads(out) == {"processes": 2, "restarts": 1}
     assert "worker process died" in err
     assert not any(child.is_running() for child in children)
+
+
+def test_jobs_of_a_process_that_is_killed_come_back_and_are_done_by_the_others(headway: Headway):
+    """The child that holds a job is killed while its handler runs; a second run ends the job."""
+    Path("worker_kill.py").write_text(KILLED)
+    headway("send", "hold", "--app", "worker_kill.py")
+    headway("send", "quick", "--app", "worker_kill.py", "--count", "50")
+    line = ["worker", "worker_kill.py", "--processes", "2", "--concurrency", "1", "--json"]
+    with started(*line) as process:
+        until(lambda: Path("held").exists())
+        victim = int(Path("held").read_text())
+        assert victim in {child.pid for child in psutil.Process(process.pid).children()}
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: count("succeeded", "kill") == 51)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=LIMIT_S)
+    assert json.loads(out) == {"processes": 2, "restarts": 1}
+    (held,) = (one for one in headway("jobs", "--json").document["jobs"] if one["kind"] == "hold")
+    assert held["run"] == 2
+    job = headway("job", held["id"], "--json").document
+    assert [run["outcome"] for run in job["runs"]] == ["lost", "succeeded"]
 
 
 def test_children_end_when_their_parent_is_killed():

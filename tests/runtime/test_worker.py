@@ -195,6 +195,17 @@ async def test_unknown_kind_fails_by_policy_and_says_so(app: hw.App, store: Watc
     assert "no handler for the kind 'of another app'" in view.reason
 
 
+async def test_unknown_kind_is_dead_at_once_where_the_worker_is_told_so(
+    app: hw.App, store: WatchedStore
+) -> None:
+    job = NewJob(id="01890000-0000-7000-8000-000000000003", kind="of another app")
+    await store.enqueue([job])
+    async with working(app, lanes="main", unknown="dead"):
+        view = await store.ends(job.id)
+    assert (view.state, view.attempt) == ("dead", 1)
+    assert view.reason == "unknown_kind: this worker has no handler for the kind 'of another app'"
+
+
 async def test_stored_arguments_that_the_handler_refuses_fail_the_attempt(
     app: hw.App, store: WatchedStore
 ) -> None:

@@ -43,10 +43,14 @@ class ServeOptions:
     grace: Annotated[
         str | None, typer.Option(help='How long handlers may go on after a stop; else "30s".')
     ] = None
+    unknown_kinds: Annotated[
+        Literal["retry", "dead"],
+        typer.Option(help="What becomes of a job whose kind the App has not."),
+    ] = "retry"
 
     def for_worker(self) -> WorkerOptions:
         """The options of the worker that were given."""
-        told: WorkerOptions = {"order": self.order}
+        told: WorkerOptions = {"order": self.order, "unknown": self.unknown_kinds}
         if self.lanes is not None:
             told["lanes"] = self.lanes
         if self.concurrency is not None:
@@ -65,6 +69,7 @@ class ServeOptions:
             "--concurrency": self.concurrency,
             "--prefetch": self.prefetch,
             "--grace": self.grace,
+            "--unknown-kinds": self.unknown_kinds,
         }
         return [f"{name}={value}" for name, value in given.items() if value is not None]
 

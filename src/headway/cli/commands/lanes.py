@@ -9,11 +9,14 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.defining import define
 from headway.cli.lane_values import LaneValues
+from headway.cli.local_clock import rough
 from headway.cli.options import Signed
 from headway.cli.session import Session
 from headway.contract.definitions import LaneSpec, ResetLane, SetLane
 from headway.contract.store import Store
 from headway.contract.views import LanesQuery, LaneView
+from headway.core.duration import format_duration
+from headway.runtime.latency import LaneLatency, lane_latencies
 from headway.runtime.records import record
 
 app = new_command()
@@ -28,11 +31,18 @@ LaneName = Annotated[str, typer.Argument(metavar="LANE", help="The lane's name."
 def lanes(
     session: Session,
     lane: Annotated[list[str] | None, typer.Option(help="Only this one; may be repeated.")] = None,
+    latency: Annotated[
+        bool, typer.Option("--latency", help="How long jobs wait from due to start instead.")
+    ] = False,
 ) -> None:
     """Lists lanes with their jobs by state and the live workers that serve them.
 
-    With --json: {"lanes": [...]}.
+    With --latency: the waits of the newest hundred first starts of the last hour, and of the job
+    at the head, beside the lane's target. With --json: {"lanes": [...]}.
     """
+    if latency:
+        _show_latencies(session, lane)
+        return
     found = session.ask(LanesQuery(names=tuple(lane) if lane else None))
     if session.json:
         session.terminal.document({"lanes": [record(one) for one in found]})
@@ -42,6 +52,30 @@ def lanes(
         [_row(session, one) for one in found],
         empty="no lanes: one comes into being with its first job",
     )
+
+
+def _show_latencies(session: Session, names: list[str] | None) -> None:
+    found = session.with_store(lambda store: lane_latencies(store, names or None))
+    if session.json:
+        session.terminal.document({"lanes": [record(one) for one in found]})
+        return
+    session.terminal.table(
+        ["LANE", "TARGET", "STARTS", "P50", "P95", "MAX", "HEAD", ""],
+        [_latency_row(one) for one in found],
+        empty="no lanes: one comes into being with its first job",
+    )
+
+
+def _latency_row(one: LaneLatency) -> list[str]:
+    spans = (one.p50_ms, one.p95_ms, one.max_ms, one.head_ms)
+    what = "handlers missing" if one.handlers_missing else "above target"
+    return [
+        one.lane,
+        "" if one.target_ms is None else format_duration(one.target_ms),
+        str(one.starts),
+        *("" if span is None else rough(span) for span in spans),
+        what if one.breached else "",
+    ]
 
 
 def _row(session: Session, lane: LaneView) -> list[str]:

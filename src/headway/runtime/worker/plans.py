@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
 from headway.contract.claims import Claimed
 from headway.contract.store import Store
 from headway.core.errors import UnknownKind
+from headway.runtime.answers import Dead
 from headway.runtime.awaited import reconcile
 from headway.runtime.desk import Desk
 from headway.runtime.handler import Handler, Place
@@ -26,6 +27,8 @@ from headway.runtime.worker.threads import Threads
 Begin = Callable[[Job], Awaitable[object]]
 CallNext = Callable[[], Awaitable[object]]
 Middleware = Callable[[Job, CallNext], Awaitable[object]]
+Unknown = Literal["retry", "dead"]
+"""What becomes of a job whose kind a worker does not know."""
 
 
 class Plan:
@@ -50,7 +53,7 @@ class Plans:
         processes: where handlers with `processes=True` run.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what a worker knows, all by name)
         self,
         kinds: Mapping[str, Kind],
         middleware: Sequence[Middleware],
@@ -59,6 +62,7 @@ class Plans:
         *,
         size: int,
         timing: Timing,
+        unknown: Unknown = "retry",
     ) -> None:
         """Makes a plan for each stage of each kind.
 
@@ -69,7 +73,9 @@ class Plans:
             desk: writes for handlers in processes.
             size: how many handlers run at once.
             timing: for timeouts.
+            unknown: what becomes of a job for which there is no plan.
         """
+        self._unknown: Unknown = unknown
         self.processes = Processes()
         self._threads = Threads(size)
         self._store = store
@@ -105,12 +111,16 @@ class Plans:
             What the handler returns.
 
         Raises:
-            UnknownKind: there is no plan.
+            UnknownKind: there is no plan, and the job may be tried elsewhere.
+            Dead: there is no plan, and the job shall not be tried again.
             TimeoutError: the handler ran longer than its timeout, or raised this itself.
         """
         if plan is None:
             stage = f" with the stage {job.stage!r}" if job.stage else ""
             message = f"this worker has no handler for the kind {job.kind!r}{stage}"
+            if self._unknown == "dead":
+                reason = f"{UnknownKind.code}: {message}"
+                raise Dead(reason)
             raise UnknownKind(message, hint="deploy the app that has it, or serve other lanes")
         seconds = (job.claimed.policy.timeout_ms or 0) / 1000
         if plan.place is not Place.LOOP:

@@ -66,7 +66,13 @@ class Shift:
         self.settler.on_batch(settled(self.floor))
         self._desk = WorkerDesk(self.settler, self._held, settings.signal_url)
         self._plans = Plans(
-            kinds, settings.middleware, store, self._desk, size=settings.concurrency, timing=timing
+            kinds,
+            settings.middleware,
+            store,
+            self._desk,
+            size=settings.concurrency,
+            timing=timing,
+            unknown=settings.unknown,
         )
         self._slots = [
             Slot(self.floor, self._plans, self._desk, kinds) for _ in range(settings.concurrency)

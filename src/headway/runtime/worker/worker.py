@@ -30,7 +30,7 @@ class Worker:
 
         Args:
             store: where its jobs are.
-            kinds: by name; a job of another kind fails, and is retried by its policy.
+            kinds: by name; what becomes of a job of another kind says the option `unknown`.
             options: see `WorkerOptions`.
 
         Raises:

@@ -14,7 +14,7 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.spec import check_count
 from headway.runtime.signal_urls import SignalUrls, read_signing_keys
 from headway.runtime.timing import Timing
-from headway.runtime.worker.plans import Middleware
+from headway.runtime.worker.plans import Middleware, Unknown
 from headway.runtime.worker.served import Lanes, read_lanes
 
 MOST_AHEAD = 2_000
@@ -50,6 +50,8 @@ class WorkerOptions(TypedDict, total=False):
         rebuild: awaited when the store is found lost or older than it was; then the worker goes
             on as a new one. Without it, the worker ends.
         duties: chores of the app, beside those of `chores`.
+        unknown: what becomes of a job whose kind it does not know: "retry" fails the attempt,
+            so that another worker may have it, "dead" ends the job.
     """
 
     lanes: Lanes
@@ -69,6 +71,7 @@ class WorkerOptions(TypedDict, total=False):
     before: Callable[[], Awaitable[None]]
     rebuild: Callable[[], Awaitable[None]]
     duties: Sequence[Duty]
+    unknown: Unknown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +93,7 @@ class WorkerSettings:
     before: Callable[[], Awaitable[None]] | None
     rebuild: Callable[[], Awaitable[None]] | None
     duties: tuple[Duty, ...]
+    unknown: Unknown
 
 
 def read_worker_options(options: WorkerOptions) -> WorkerSettings:
@@ -104,9 +108,9 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
     Raises:
         InvalidValue: one is unusable.
     """
-    unknown = sorted(options.keys() - WorkerOptions.__annotations__.keys())
-    if unknown:
-        message = f"a worker has no option {unknown[0]!r}"
+    strange = sorted(options.keys() - WorkerOptions.__annotations__.keys())
+    if strange:
+        message = f"a worker has no option {strange[0]!r}"
         raise InvalidValue(message, hint=f"it has {', '.join(WorkerOptions.__annotations__)}")
     lease_ms = parse_duration(options.get("lease", "30s"))
     if lease_ms < SHORTEST_LEASE_MS:
@@ -117,6 +121,10 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         message = f"a worker's order is {order!r:.40}"
         raise InvalidValue(message, hint='"weighted" or "strict"')
     timing = options.get("timing") or Timing()
+    unknown = options.get("unknown", "retry")
+    if unknown not in {"retry", "dead"}:
+        message = f"a worker's unknown is {unknown!r:.40}"
+        raise InvalidValue(message, hint='"retry" or "dead"')
     return WorkerSettings(
         lanes=read_lanes(options.get("lanes", ("main",))),
         order=order,
@@ -133,6 +141,7 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         before=options.get("before"),
         rebuild=options.get("rebuild"),
         duties=tuple(options.get("duties", ())),
+        unknown=unknown,
     )
 
 

@@ -1,0 +1,136 @@
+"""Latency: how long the jobs of each lane wait from due to start, beside the lane's target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView, LanesQuery, LaneView, StatsQuery, WhyQuery
+from headway.core.state import FINAL, HELD, State
+
+NEWEST = 100
+"""Starts of a lane that are looked at."""
+RECENT_MS = 3_600_000
+"""A start that is longer ago says nothing about now."""
+MOST_LANES = 200
+"""Lanes that are looked at when none are named."""
+
+_STARTED = (*sorted(HELD), *sorted(FINAL))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaneLatency:
+    """How long the jobs of a lane wait from due to start.
+
+    Attributes:
+        lane: its name.
+        target_ms: its latency target; None if it has none.
+        starts: how many first starts of the last hour the figures are of; at most 100.
+        p50_ms: half of them waited no longer; None without any.
+        p95_ms: 95 of 100 waited no longer.
+        max_ms: the longest wait.
+        head_ms: how long the job at the head has waited by now; None if nothing waits.
+        handlers_missing: the head has waited longer than the target, and every gate that it needs
+            is open but for the lane's own concurrency.
+        breached: `p95_ms` is above the target, or handlers are missing.
+    """
+
+    lane: str
+    target_ms: int | None
+    starts: int
+    p50_ms: int | None
+    p95_ms: int | None
+    max_ms: int | None
+    head_ms: int | None
+    handlers_missing: bool
+    breached: bool
+
+
+async def lane_latencies(
+    store: Store, names: Sequence[str] | None = None
+) -> tuple[LaneLatency, ...]:
+    """Compares what each lane reaches with its target; at most a few bounded reads a lane.
+
+    A wait runs from the moment at which the job was due (or came, if it was due before that) to
+    its first start, and so includes the time behind gates.
+
+    Args:
+        store: whose lanes.
+        names: these; None for the first 200, those that have a target before the others.
+
+    Returns:
+        One for each lane, by name, or in the order of `names`.
+
+    Raises:
+        StoreError: the store cannot tell now.
+    """
+    lanes = await store.read(LanesQuery(names=None if names is None else tuple(names)))
+    if names is None and len(lanes) > MOST_LANES:
+        by_target = sorted(lanes, key=lambda lane: (lane.spec.target_ms is None, lane.name))
+        lanes = tuple(sorted(by_target[:MOST_LANES], key=lambda lane: lane.name))
+    now = (await store.read(StatsQuery())).now
+    return tuple([await _latency(store, lane, now) for lane in lanes])
+
+
+async def _latency(store: Store, lane: LaneView, now: int) -> LaneLatency:
+    page = await store.read(
+        JobsQuery(lane=lane.name, states=_STARTED, runs=True, newest=True, limit=NEWEST)
+    )
+    waits = sorted(
+        wait for job in page.rows if (wait := _first_wait(job, now - RECENT_MS)) is not None
+    )
+    target, head = lane.spec.target_ms, _head_ms(lane, now)
+    p95 = _percentile(waits, 95)
+    missing = False
+    if target is not None and head is not None and head > target:
+        oldest = await _waiting(store, lane)
+        if oldest is not None:
+            # One that was due before it came has waited only since then.
+            head = min(head, now - oldest.created_at)
+        missing = head > target and await _only_handlers_missing(store, lane, oldest)
+    return LaneLatency(
+        lane=lane.name,
+        target_ms=target,
+        starts=len(waits),
+        p50_ms=_percentile(waits, 50),
+        p95_ms=p95,
+        max_ms=waits[-1] if waits else None,
+        head_ms=head,
+        handlers_missing=missing,
+        breached=missing or (target is not None and p95 is not None and p95 > target),
+    )
+
+
+def _first_wait(job: JobView, since: int) -> int | None:
+    """How long a job waited for its first start; None if that was too long ago, or is unknown."""
+    first = next((run for run in job.runs if run.run == 1), None)
+    if first is None or first.claimed_at < since:
+        return None
+    return max(0, first.claimed_at - max(first.due_at, job.created_at))
+
+
+def _head_ms(lane: LaneView, now: int) -> int | None:
+    return None if lane.oldest_due_at is None else max(0, now - lane.oldest_due_at)
+
+
+def _percentile(waits: Sequence[int], percent: int) -> int | None:
+    """The nearest rank: the smallest wait that so many of a hundred do not exceed."""
+    return waits[-(-len(waits) * percent // 100) - 1] if waits else None
+
+
+async def _waiting(store: Store, lane: LaneView, *, newest: bool = False) -> JobView | None:
+    """The waiting job of a lane that came first; None if too many others stand before it."""
+    query = JobsQuery(lane=lane.name, states=(State.WAITING,), newest=newest, limit=1)
+    return next(iter((await store.read(query)).rows), None)
+
+
+async def _only_handlers_missing(store: Store, lane: LaneView, oldest: JobView | None) -> bool:
+    """Whether a job that waits could start if only somebody took it."""
+    job = oldest or await _waiting(store, lane, newest=True)
+    why = await store.read(WhyQuery(id=job.id)) if job else None
+    if why is None:
+        return not lane.paused
+    return all(
+        gate.name == f"lane:{lane.name}" and gate.closed_until is None for gate in why.closed
+    )
