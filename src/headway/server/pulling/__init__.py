@@ -1,1 +1,1 @@
-"""Long polls."""
+"""Pulling: claims that wait for work, at no cost while they wait."""

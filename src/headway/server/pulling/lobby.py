@@ -1,17 +1,167 @@
-"""The lobby: where long polls wait."""
+"""The lobby: where pulls wait, at the cost of one sleep for all who want the same lanes."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+
+from headway.contract.claims import Claimed
 from headway.contract.store import Store
 from headway.runtime.timing import Timing
+from headway.server.pulling.claiming import Claiming
+from headway.server.pulling.known_lanes import KnownLanes
+from headway.server.pulling.line import Line, Look
+from headway.server.pulling.pull import Pull, Pulled
+from headway.server.pulling.wanted import Wanted
 
 
 class Lobby:
-    """Placeholder."""
+    """Where pulls wait.
+
+    Args:
+        store: to claim from.
+        timing: clocks and pauses.
+    """
 
     def __init__(self, store: Store, timing: Timing) -> None:
-        self.store = store
-        self.timing = timing
+        self._store = store
+        self._timing = timing
+        self._claiming = Claiming(store, timing)
+        self._known = KnownLanes(store, timing, self._stir)
+        self._lines: dict[object, tuple[Wanted, Line]] = {}
+        self._keeping_up: asyncio.Task[None] | None = None
+        self._patterned = 0
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        """How many wait, and do not look just now."""
+        return sum(len(line) for _, line in self._lines.values())
+
+    @property
+    def giving_back(self) -> int:
+        """How many claims whose puller has gone are not given back yet."""
+        return self._claiming.under_way
+
+    def waiting_for(self, lane: str) -> int:
+        """How many wait for a lane, asked for by its name."""
+        entries = self._lines.values()
+        return sum(len(line) for wanted, line in entries if lane in dict(wanted.lanes))
+
+    def meet(self, lanes: Iterable[str]) -> None:
+        """Jobs were sent to lanes; those who wait for a pattern that fits a new one now look."""
+        for lane in lanes:
+            self._known.meet(lane)
+
+    async def pull(self, pull: Pull, seconds: float = 0.0) -> Pulled:
+        """Claims; while there is nothing, waits.
+
+        Who waits for the same lanes is served in the order of coming. If it is cancelled, nothing
+        stays claimed.
+
+        Args:
+            pull: what to claim.
+            seconds: how long it may wait.
+
+        Returns:
+            The jobs; none when the time is up or the lobby was closed.
+
+        Raises:
+            StoreError: the store could not answer.
+            InvalidValue: the claim is unusable.
+        """
+        if seconds <= 0 or self._is_closed:
+            return _pulled(pull, await self._look(pull))
+        group = (pull.wanted.group, pull.free > 0)
+        line = self._line(group, pull.wanted)
+        try:
+            look = await line.serve(lambda: self._look(pull), seconds)
+            return _pulled(pull, look) if look is not None else await self._nothing(pull, line)
+        finally:
+            self._leave(group, line)
+
+    def give_back(self, worker: str, jobs: Sequence[Claimed]) -> None:
+        """Hands back jobs that were pulled, and of which nobody has heard."""
+        self._claiming.give_back(worker, jobs)
 
     def close(self) -> None:
-        """Sends everybody home."""
+        """Sends everybody home; whoever comes from now on does not wait."""
+        self._is_closed = True
+        for _, line in list(self._lines.values()):
+            line.close()
+
+    async def finish(self) -> None:
+        """Waits until all that is to be given back is."""
+        await self._claiming.finish()
+
+    async def _look(self, pull: Pull) -> Look:
+        known: Collection[str] = ()
+        if pull.wanted.patterns:
+            known = await self._known.names()
+        return await self._claiming.look(pull, known)
+
+    async def _nothing(self, pull: Pull, line: Line) -> Pulled:
+        """The answer to one who waited in vain; it may never have asked the store itself."""
+        heard = line.heard
+        if heard is None:
+            return _pulled(pull, await self._look(pull))
+        elapsed_ms = int(1000 * (self._timing.monotonic() - line.heard_at))
+        return Pulled(
+            worker=pull.worker,
+            request=pull.request or 0,
+            jobs=(),
+            now=heard.reply.now + elapsed_ms,
+            lease_until=None,
+            next_at=heard.reply.next_at,
+            again=False,
+        )
+
+    async def _sleep(self, look: Look) -> None:
+        if look.lanes:
+            await self._store.wait(look.lanes, look.reply.next_at, look.reply.seen)
+        else:
+            await asyncio.Event().wait()
+
+    def _stir(self, lane: str) -> None:
+        for wanted, line in list(self._lines.values()):
+            if wanted.meets(lane):
+                line.stir()
+
+    def _line(self, group: object, wanted: Wanted) -> Line:
+        """The line of those who want the same, made if there is none."""
+        entry = self._lines.get(group)
+        if entry is not None:
+            return entry[1]
+        line = Line(self._sleep, self._timing)
+        self._lines[group] = (wanted, line)
+        self._keep_up(bool(wanted.patterns))
+        return line
+
+    def _leave(self, group: object, line: Line) -> None:
+        """Forgets a line that nobody stands in."""
+        entry = self._lines.get(group)
+        if entry is not None and entry[1] is line and line.is_idle:
+            del self._lines[group]
+            self._keep_up(-bool(entry[0].patterns))
+
+    def _keep_up(self, more: int) -> None:
+        """The lanes are listed now and then if, and only if, somebody waits for a pattern."""
+        self._patterned += more
+        if self._patterned and self._keeping_up is None:
+            work = self._known.keep_up()
+            self._keeping_up = asyncio.get_running_loop().create_task(work, name="lanes of pulls")
+        elif not self._patterned and self._keeping_up is not None:
+            self._keeping_up.cancel()
+            self._keeping_up = None
+
+
+def _pulled(pull: Pull, look: Look) -> Pulled:
+    reply = look.reply
+    return Pulled(
+        worker=pull.worker,
+        request=look.request,
+        jobs=reply.jobs,
+        now=reply.now,
+        lease_until=reply.lease_until if look.lanes else None,
+        next_at=reply.next_at,
+        again=reply.again,
+    )

@@ -1,0 +1,34 @@
+"""Numbers for claims whose callers do not count: by the clock, so that they grow over restarts."""
+
+from __future__ import annotations
+
+from headway.runtime.timing import Timing
+
+MOST_TRIES = 32
+"""After so many numbers that were used before, the clock is not what is wrong."""
+
+
+class Numbers:
+    """Gives numbers that grow, and are seldom below those that another server gave.
+
+    Args:
+        timing: tells the time.
+    """
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._last = 0
+
+    def next(self, tries: int = 0) -> int:
+        """A number above all that were given before.
+
+        Args:
+            tries: how many before it were used up, by a server whose clock is ahead or by another
+                pull of the same worker; each makes the number jump further.
+
+        Returns:
+            Microseconds since 1970, or more.
+        """
+        ahead = 1_000_000 << tries if tries > 1 else 0
+        self._last = max(self._last + 1, self._timing.wall_at() * 1_000 + ahead)
+        return self._last

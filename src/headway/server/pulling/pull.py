@@ -1,0 +1,54 @@
+"""A pull: a claim that may wait, and what it brought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headway.contract.claims import Claimed
+from headway.server.pulling.wanted import Wanted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pull:
+    """A claim that may wait.
+
+    Attributes:
+        worker: as the store knows it.
+        wanted: from which lanes.
+        n: the most jobs, 1 to 1000.
+        free: the most jobs with gates.
+        lease_ms: how long the worker's runs live without a beat.
+        request: the number of the claim; None lets the lobby number each try.
+    """
+
+    worker: str
+    wanted: Wanted
+    n: int = 1
+    free: int = 1
+    lease_ms: int = 30_000
+    request: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pulled:
+    """What a pull brought.
+
+    Attributes:
+        worker: as the store knows it.
+        request: the number of the claim that brought it; of one that brought nothing, for what it
+            is worth.
+        jobs: in the order to be started.
+        now: the store's time; about, where this pull waited behind others and never claimed.
+        lease_until: when the worker's runs lapse without a beat; None if this pull never claimed.
+        next_at: when it is worth asking again; None for not before something happens.
+        again: ask again at once.
+    """
+
+    worker: str
+    request: int
+    jobs: Sequence[Claimed]
+    now: int
+    lease_until: int | None
+    next_at: int | None
+    again: bool
