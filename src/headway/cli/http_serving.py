@@ -1,19 +1,21 @@
-"""A server in this process, with a worker beside it where one is wanted."""
+"""A server in this process, alone or beside a worker."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
 
 from headway.cli.server_address import LOOPBACK, AddressOptions
-from headway.cli.serving import ServeOptions
 from headway.cli.settings import Settings
+from headway.contract.store import Store
 from headway.contract.views import TokensQuery
 from headway.runtime import event_loop
 from headway.runtime.app import App
+from headway.runtime.worker.worker import Worker
 from headway.server.build import alive, build
 from headway.server.options import ServerOptions
 from headway.server.run import Listener
@@ -28,61 +30,55 @@ class HttpServing:
     """What is served, and where.
 
     Attributes:
-        app: whose store and kinds.
+        app: whose kinds jobs are made by.
         systems: ready-made ones.
         address: where.
         settings: of the session.
-        work: of a worker beside the server; None for none.
     """
 
     app: App
-    systems: Sequence[System]
+    systems: Sequence[System] = ()
     address: AddressOptions
     settings: Settings
-    work: ServeOptions | None = None
 
-    async def run(self) -> int:
+    async def run(self) -> None:
         """Serves until SIGTERM or SIGINT; a second one waits for nothing.
-
-        Returns:
-            How many runs the worker settled; 0 without one.
 
         Raises:
             InvalidValue: the address cannot be had, or would not be safe.
             StoreError: the store cannot be reached.
         """
-        async with self.app as app:
-            has_tokens = bool(await app.store.read(TokensQuery()))
-            address = self.address.address(has_tokens=has_tokens)
-            service = Service(app.store, self._options(), app=app)
-            server = build(service, self.systems)
-            listener = Listener(server, address, on_stop=service.begin_stop)
-            async with alive(service, self.systems):
-                self._tell(listener.url, open_here=not has_tokens)
-                return await self._until_stopped(app, listener)
-
-    async def _until_stopped(self, app: App, listener: Listener) -> int:
-        if self.work is None:
+        async with self.app as app, self._ready(app.store) as listener:
             event_loop.on_signals(lambda now: listener.stop(now=now))
             await listener.run()
-            return 0
-        options = self.work.for_worker()
-        options["signal_base"] = self.settings.public_url or listener.url
-        worker = app.worker(**options)
 
-        def stop(now: bool) -> None:
-            worker.stop(now=now)
-            listener.stop(now=now)
+    async def beside(self, store: Store, worker: Worker) -> None:
+        """Serves beside a worker until it is cancelled, which ends it in order.
 
-        event_loop.on_signals(stop)
-        serving = asyncio.create_task(listener.run())
-        serving.add_done_callback(lambda _: worker.stop())
-        try:
-            await worker.run()
-        finally:
-            listener.stop()
-            await serving
-        return worker.ended
+        Args:
+            store: the worker's.
+            worker: runs meanwhile.
+        """
+        del worker
+        async with self._ready(store) as listener:
+            serving = asyncio.create_task(listener.run())
+            try:
+                await asyncio.shield(serving)
+            finally:
+                listener.stop()
+                await serving
+
+    @asynccontextmanager
+    async def _ready(self, store: Store) -> AsyncGenerator[Listener]:
+        """The server, bound to its address, and all that must run beside it."""
+        has_tokens = bool(await store.read(TokensQuery()))
+        address = self.address.address(has_tokens=has_tokens)
+        service = Service(store, self._options(), app=self.app)
+        server = build(service, self.systems)
+        listener = Listener(server, address, on_stop=service.begin_stop)
+        async with alive(service, self.systems):
+            self._tell(listener.url, open_here=self.address.is_loopback and not has_tokens)
+            yield listener
 
     def _options(self) -> ServerOptions:
         settings, address = self.settings, self.address

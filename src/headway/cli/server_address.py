@@ -46,6 +46,14 @@ class AddressOptions:
         """Whether only this machine can reach it."""
         return is_loopback(self.host)
 
+    @property
+    def url(self) -> str | None:
+        """How it is called on this machine; None while the port is not known."""
+        if not self.port:
+            return None
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls_cert else 'http'}://{host}:{self.port}"
+
     def address(self, *, has_tokens: bool) -> Address:
         """The address to listen at.
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.core.errors import InvalidValue, PayloadTooLarge
+from headway.core.errors import PayloadTooLarge
 from headway.runtime.timing import Timing
 from headway.server.problem import problem_of
-
-
-class SlowBody(InvalidValue):
-    """A body did not arrive in time; nothing was written."""
-
-    code = "slow_body"
 
 
 class BodyLimit:
@@ -57,8 +54,8 @@ class BodyLimit:
                 async with self._timing.limit(max(until - self._timing.monotonic(), 0)):
                     message = await receive()
             except TimeoutError:
-                error = f"the body did not arrive within {self._seconds:g} s"
-                raise SlowBody(error, hint="send it at once") from None
+                late = f"the body did not arrive within {self._seconds:g} s"
+                raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, late) from None
             size += len(message.get("body", b""))
             if size > self._most:
                 raise self._too_large()

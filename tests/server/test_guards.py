@@ -1,0 +1,216 @@
+"""What stands around every request: sizes, times, browsers, ids, headers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from headway.runtime.timing import Timing
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.build import alive, build
+from headway.server.options import ServerOptions
+from headway.server.routes.router import router
+from headway.server.run import Address, Listener
+from headway.server.service import Service
+from headway.server.system import System
+from headway.stores import open_store
+
+LIMIT_S = 20
+
+
+class Echo(BaseModel):
+    word: str
+
+
+class Echoes:
+    """A system with one route."""
+
+    name = "echo"
+
+    def __init__(self) -> None:
+        routes = router("echo")
+
+        async def echo(body: Echo, _: Annotated[Caller, needs(Permission.SEND)]) -> dict[str, str]:
+            return {"word": body.word}
+
+        routes.post("/echo")(echo)
+        self.routers = [routes]
+
+    async def start(self, service: Service) -> None:
+        del service
+
+
+@asynccontextmanager
+async def serving(**options: object) -> AsyncIterator[str]:
+    """A real server with that route; its address."""
+    store = open_store("memory://")
+    system: System = Echoes()
+    chosen = ServerOptions(**{"open_here": True, "chores": False, **options})
+    service = Service(store, chosen, timing=Timing())
+    listener = Listener(build(service, [system]), Address(port=0), on_stop=service.begin_stop)
+    async with alive(service, [system]):
+        running = asyncio.create_task(listener.run())
+        await listener.answers()
+        try:
+            yield listener.url
+        finally:
+            listener.stop()
+            await running
+    await store.close()
+
+
+@asynccontextmanager
+async def calling(**options: object) -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        serving(**options) as url,
+        httpx.AsyncClient(base_url=url, timeout=LIMIT_S) as client,
+    ):
+        yield client
+
+
+def problem(reply: httpx.Response) -> tuple[int, str]:
+    assert reply.headers["content-type"] == "application/problem+json"
+    return reply.status_code, reply.json()["code"]
+
+
+async def test_a_body_above_the_limit_is_refused_before_it_is_read():
+    async with calling(max_body=1000) as client:
+        reply = await client.post("/echo", content=b"x" * 2000)
+        assert problem(reply) == (413, "payload_too_large")
+
+
+async def test_a_body_without_a_length_is_refused_at_its_first_byte_too_many():
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield b"x" * 100
+
+    async with calling(max_body=1000) as client:
+        json_type = {"content-type": "application/json"}
+        reply = await client.post("/echo", content=endless(), headers=json_type)
+        assert problem(reply) == (413, "payload_too_large")
+
+
+async def test_a_body_that_does_not_arrive_is_refused_in_time():
+    async with serving(body_timeout_s=0.05) as url:
+        host, port = url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(
+            b"POST /echo HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+            b"content-length: 10\r\n\r\n{"
+        )
+        async with asyncio.timeout(LIMIT_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        assert head.startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"word": NaN}', b"[" * 100_000, b'{"word": "\xff"}', b"{", b'{"word": 1}{}']
+)
+async def test_what_is_no_json_is_refused_as_such(body: bytes):
+    async with calling() as client:
+        json_type = {"content-type": "application/json"}
+        reply = await client.post("/echo", content=body, headers=json_type)
+        assert problem(reply) == (400, "invalid_value")
+
+
+async def test_a_body_of_another_type_is_not_read_as_json():
+    async with calling() as client:
+        plain = {"content-type": "text/plain"}
+        reply = await client.post("/echo", content=b'{"word": "x"}', headers=plain)
+        assert problem(reply) == (422, "invalid_value")
+
+
+async def test_a_body_that_the_model_refuses_is_told_by_place_without_its_value():
+    async with calling() as client:
+        reply = await client.post("/echo", json={"word": {"secret": "canary"}})
+        assert problem(reply) == (422, "invalid_value")
+        assert reply.json()["errors"][0]["where"] == "body.word"
+        assert "canary" not in reply.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"host": "evil.example"},
+        {"host": ""},
+    ],
+)
+async def test_what_a_page_of_another_site_sends_is_refused(headers: dict[str, str]):
+    async with calling(hosts=("127.0.0.1", "localhost")) as client:
+        reply = await client.post("/echo", json={"word": "x"}, headers=headers)
+        assert problem(reply) == (403, "forbidden")
+
+
+@pytest.mark.parametrize("headers", [{}, {"sec-fetch-site": "same-origin"}])
+async def test_programs_and_own_pages_pass(headers: dict[str, str]):
+    async with calling(hosts=("127.0.0.1", "localhost")) as client:
+        reply = await client.post("/echo", json={"word": "x"}, headers=headers)
+        assert (reply.status_code, reply.json()) == (200, {"word": "x"})
+
+
+async def test_a_request_keeps_its_own_id_and_else_is_given_one():
+    async with calling() as client:
+        own = await client.get("/nowhere", headers={"x-request-id": "mine-17"})
+        assert own.headers["x-request-id"] == "mine-17"
+        assert own.json()["instance"] == "/requests/mine-17"
+        strange = await client.get("/nowhere", headers={"x-request-id": "a b\tc"})
+        given = strange.headers["x-request-id"]
+        assert given not in {"a b\tc", own.headers["x-request-id"]}
+
+
+async def test_replies_are_neither_sniffed_nor_kept():
+    async with calling() as client:
+        headers = (await client.post("/echo", json={"word": "x"})).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "server" not in headers
+
+
+async def test_a_caller_who_asks_too_often_is_told_to_wait():
+    async with calling(requests_per_s=2) as client:
+        replies = [await client.post("/echo", json={"word": "x"}) for _ in range(8)]
+        refused = [one for one in replies if one.status_code != 200]
+        assert problem(refused[0]) == (429, "too_many_requests")
+        assert int(refused[0].headers["retry-after"]) >= 1
+
+
+async def test_an_unknown_path_and_method_are_problems():
+    async with calling() as client:
+        assert problem(await client.get("/v1/nothing")) == (404, "unknown_path")
+        assert problem(await client.delete("/echo")) == (405, "unknown_method")
+
+
+def test_a_route_without_a_policy_is_refused_at_the_start():
+    from headway.core.errors import InvariantBroken  # noqa: PLC0415
+
+    open_door = Echoes()
+
+    async def door() -> None: ...
+
+    open_door.routers[0].get("/door")(door)
+    with pytest.raises(InvariantBroken, match="/door"):
+        build(Service(open_store("memory://"), ServerOptions()), [open_door])
+
+
+def test_the_description_tells_problems_and_security():
+    app: FastAPI = build(Service(open_store("memory://"), ServerOptions()), [Echoes()])
+    said = json.dumps(app.openapi())
+    assert "HTTPBearer" in said
+    assert "#/components/schemas/Problem" in said
+    assert "HTTPValidationError" not in said
