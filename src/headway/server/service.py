@@ -12,6 +12,8 @@ from headway.runtime.app import App
 from headway.runtime.timing import Timing
 from headway.server.access.request_rate import RequestRates
 from headway.server.access.token_book import TokenBook
+from headway.server.declared_gates import DeclaredGates
+from headway.server.hooks.hooks import Hooks
 from headway.server.options import ServerOptions
 from headway.server.pulling.lobby import Lobby
 
@@ -28,7 +30,9 @@ class Service:
         timing: its clocks and pauses.
         tokens: who holds a token.
         rates: how often each caller may ask.
+        gates: that jobs may name.
         lobby: where long polls wait.
+        hooks: whose webhooks are heard.
         stopping: set when the server begins to stop; whoever waits for long must end then.
     """
 
@@ -47,7 +51,9 @@ class Service:
         self.timing = timing or Timing()
         self.tokens = TokenBook(store, self.timing, open_here=options.open_here)
         self.rates = RequestRates(options.requests_per_s, self.timing)
+        self.gates = DeclaredGates(store, self.timing)
         self.lobby = Lobby(store, self.timing)
+        self.hooks = Hooks(options.hooks)
         self.stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 

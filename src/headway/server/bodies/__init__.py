@@ -1,0 +1,1 @@
+"""What requests may say; each body is checked before anything is done."""

@@ -1,0 +1,153 @@
+"""A job as a request asks for it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, WrapValidator
+from pydantic.functional_validators import ModelWrapValidatorHandler
+
+from headway.core.job import MAX_CANDIDATES
+from headway.server.bodies.body import Body
+from headway.server.bodies.words import Name, Positive, Priority, Span, TenantName, When
+
+MOST_JOBS = 10_000
+"""Jobs of one request."""
+MOST_GATES = 32
+"""Gates of one job, shared and keyed."""
+
+
+class GateBody(Body):
+    """A declared gate that a job must pass."""
+
+    gate: Name = Field(
+        description="As it is declared; a template is filled in with the arguments.",
+        examples=["customer:{phone}"],
+    )
+    name: Name | None = Field(
+        default=None, description="Resolved by you; it must fit the template."
+    )
+    zone: Name | None = Field(default=None, description="Of hours, resolved by you.")
+    amount: Positive = Field(default=1, description="Permits, or starts of a rate.")
+    hold: Literal["settled", "run"] = Field(
+        default="settled",
+        description='"run" gives the permits back at a hand-over, "settled" keeps them.',
+    )
+
+
+class RetryBody(Body):
+    """How a failed job is tried again."""
+
+    attempts: Positive = Field(default=5, description="Of one life, the first one included.")
+    base: Span = Field(default=10_000, description="The delay after the first failure.")
+    factor: float = Field(default=2.0, ge=1, le=1000, description="By how much it grows.")
+    cap: Span = Field(default=3_600_000, description="No delay is longer.")
+    jitter: Literal["full", "equal", "none"] = Field(
+        default="full", description="How much of a delay is drawn."
+    )
+
+
+class FollowUpBody(Body):
+    """What follows a job's end, in the same step."""
+
+    kind: Name = Field(description="Its arguments are job, state and reason.")
+    lane: Name | None = Field(default=None, description="Null for the lane of its cause.")
+    states: list[Literal["succeeded", "dead", "cancelled"]] = Field(
+        default=["dead"], min_length=1, max_length=3, description="The ends that it follows."
+    )
+
+
+class WorkBody(Body):
+    """What is to be done, and where it waits."""
+
+    kind: Name = Field(description="Names the handler.", examples=["send_mail"])
+    args: dict[str, Any] = Field(
+        default={},
+        description="Of the handler; at most 1,000,000 bytes as JSON.",
+        examples=[{"to": "ada@example.org"}],
+    )
+    lane: Name | None = Field(default=None, description="Where it waits; main if nothing says.")
+    priority: Priority | None = Field(default=None, description="Smaller first; 512 is usual.")
+    tenant: TenantName | None = Field(default=None, description="For whom it is.")
+    subject: Name | None = Field(default=None, description="What it is about.")
+    candidates: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_CANDIDATES,
+        description="Of a cascade, in the order to be asked.",
+    )
+
+
+class SentBody(WorkBody):
+    """What is to be done, and when."""
+
+    due: When | None = Field(default=None, description="When it is due; now if not given.")
+    expires: Span | None = Field(
+        default=None, description="How long after it is due it may still start."
+    )
+    key: Name | None = Field(
+        default=None,
+        description="Within its tenant, one job has it, however often this is sent.",
+        examples=["order-17"],
+    )
+    id: Annotated[str, Field(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")] | None = Field(
+        default=None, description="A UUID in lower case, made by you; a new one if not given."
+    )
+
+
+class PolicyBody(Body):
+    """What is otherwise said by a job's kind; a job of a kind that the server knows has none."""
+
+    gates: list[Name | GateBody] | None = Field(
+        default=None,
+        max_length=MOST_GATES,
+        description="Declared gates that it must pass, in this order.",
+        examples=[["numbers", {"gate": "customer:{phone}", "amount": 1}]],
+    )
+    stage: Name | None = Field(default=None, description="Of a kind with stages.")
+    retry: RetryBody | None = Field(default=None, description="How it is tried again.")
+    timeout: Span | None = Field(default=None, description="How long its handler may run.")
+    start_within: Span | None = Field(
+        default=None, description="With gates, and not started by then, it is handed back."
+    )
+    on_deadline: Literal["dead", "retry"] | None = Field(
+        default=None, description="What an unanswered hand-over becomes."
+    )
+    reconcile: Name | None = Field(
+        default=None, description="The kind of the job that asks the provider."
+    )
+    reconcile_within: Span | None = Field(
+        default=None, description="How long that has before the deadline decides."
+    )
+    on_final: FollowUpBody | None = Field(default=None, description="What follows its end.")
+    keep: Span | None = Field(default=None, description="How long it is kept after its end.")
+    key_for: Span | None = Field(default=None, description="How long its key lives after its end.")
+    cascade: bool | None = Field(
+        default=None, description="Whether it is offered to candidates; true where it has any."
+    )
+
+
+class JobBody(PolicyBody, SentBody):
+    """A job to be made."""
+
+
+class RecurringBody(PolicyBody, WorkBody):
+    """What each fire of a timetable entry is a job of."""
+
+
+POLICY_FIELDS = tuple(PolicyBody.model_fields)
+"""What only a plain job says."""
+
+
+JobList = Annotated[list[JobBody], Field(min_length=1, max_length=MOST_JOBS)]
+_ONE: TypeAdapter[JobBody] = TypeAdapter(JobBody)
+_MANY: TypeAdapter[list[JobBody]] = TypeAdapter(JobList)
+
+
+def _by_shape(value: object, _: ModelWrapValidatorHandler[Any]) -> JobBody | list[JobBody]:
+    # A union would complain about both shapes at once.
+    return _MANY.validate_python(value) if isinstance(value, list) else _ONE.validate_python(value)
+
+
+OneOrMany = Annotated[JobBody | JobList, WrapValidator(_by_shape)]
+"""One job, or a list of up to 10,000."""

@@ -1,0 +1,244 @@
+"""Making jobs of requests: as a kind of the server's App says, or plain, with declared gates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from uuid_utils import uuid7
+
+from headway.contract.views import StatsQuery
+from headway.core.errors import InvalidArguments, InvalidValue, PayloadTooLarge
+from headway.core.gates.spec import GateSpec, GateUse
+from headway.core.instant import format_instant
+from headway.core.job import (
+    DEFAULT_POLICY,
+    DEFAULT_PRIORITY,
+    MAX_ARGS,
+    FollowUp,
+    JobPolicy,
+    NewJob,
+    derived_id,
+)
+from headway.core.retry import Backoff, RetryPolicy
+from headway.core.state import State
+from headway.runtime.arguments import RESERVED
+from headway.runtime.kind import Kind
+from headway.server.access.caller import Caller
+from headway.server.bodies.job import POLICY_FIELDS, JobBody
+from headway.server.gate_uses import gate_uses, known_gates
+from headway.server.service import Service
+
+_encode = msgspec.json.Encoder().encode
+_NO_ARGUMENT = RESERVED | {"self"}
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+async def make_job(service: Service, caller: Caller, body: JobBody) -> NewJob:
+    """Makes one job; see `make_jobs`."""
+    return (await make_jobs(service, caller, [body]))[0]
+
+
+async def make_jobs(
+    service: Service, caller: Caller, bodies: Sequence[JobBody], *, repeat_key: str | None = None
+) -> list[NewJob]:
+    """Makes jobs of what a request says; nothing is stored yet.
+
+    Args:
+        service: its App's kinds make their own jobs, with their gates and policy.
+        caller: for whose tenants and lanes they must be.
+        bodies: what was asked for.
+        repeat_key: the request's Idempotency-Key: the same one gives the same ids.
+
+    Returns:
+        The jobs, in this order.
+
+    Raises:
+        Forbidden: one is for a tenant or a lane that is not the caller's.
+        InvalidArguments: a kind's handler refuses the arguments.
+        InvalidValue: a value is unusable, or a gate's name cannot be resolved.
+        PayloadTooLarge: arguments are above the limit.
+        UnknownGate: nothing declares a gate that is named.
+    """
+    if repeat_key is not None:
+        check_repeat_key(repeat_key)
+    gates = await known_gates(service, [one for body in bodies for one in body.gates or ()])
+    maker = _Maker(service, caller, await _now(service, bodies), gates)
+    ids = (
+        body.id
+        or (str(uuid7()) if repeat_key is None else derived_id("http", caller.id, repeat_key, n))
+        for n, body in enumerate(bodies)
+    )
+    return [maker.job(body, id) for body, id in zip(bodies, ids, strict=True)]  # noqa: A001  (the field's name)
+
+
+def check_repeat_key(key: str) -> str:
+    """Lets the value of an Idempotency-Key pass.
+
+    Raises:
+        InvalidValue: it is no such text.
+    """
+    if _KEY.fullmatch(key) is None:
+        message = "the Idempotency-Key is unusable"
+        raise InvalidValue(message, hint="1 to 255 visible characters of ASCII, such as a UUID")
+    return key
+
+
+async def _now(service: Service, bodies: Sequence[JobBody]) -> int:
+    """The store's time, if somebody counts from it; a job that is due now needs no clock."""
+    if any(
+        body.expires is not None or (body.due is not None and body.due.after_ms is not None)
+        for body in bodies
+    ):
+        return (await service.store.read(StatsQuery())).now
+    return 0
+
+
+class _Maker:
+    """Makes the jobs of one request."""
+
+    def __init__(
+        self, service: Service, caller: Caller, now: int, gates: Mapping[str, GateSpec]
+    ) -> None:
+        self._kinds = {} if service.app is None else service.app.kinds
+        self._caller = caller
+        self._now = now
+        self._gates = gates
+
+    def job(self, body: JobBody, id: str) -> NewJob:  # noqa: A002  (the field's name)
+        due_at = None if body.due is None else body.due.resolved(self._now)
+        kind = self._kinds.get(body.kind)
+        job = (
+            self._plain(body, id, due_at) if kind is None else self._of_kind(kind, body, id, due_at)
+        )
+        self._caller.check_tenant(job.tenant)
+        self._caller.check_lane(job.lane)
+        follow = job.policy.on_final
+        if follow is not None and follow.lane is not None and kind is None:
+            self._caller.check_lane(follow.lane)
+        return job
+
+    def _of_kind(self, kind: Kind, body: JobBody, id: str, due_at: int | None) -> NewJob:  # noqa: A002
+        taken = _NO_ARGUMENT.intersection(body.args)
+        if taken:
+            message = f"{kind.name}: {min(taken)!r} is no argument"
+            raise InvalidArguments(message, hint="it belongs beside `args`, if anywhere")
+        tenant = body.tenant
+        if tenant is None and not kind.options.tenant:
+            tenant = self._caller.tenant(None)
+        chosen: dict[str, Any] = {
+            "due": None if due_at is None else format_instant(due_at),
+            "priority": body.priority,
+            "lane": body.lane,
+            "tenant": tenant,
+            "subject": body.subject,
+            "key": body.key,
+            "expires": None if body.expires is None else f"{body.expires}ms",
+            "job_id": id,
+            "candidates": body.candidates,
+        }
+        job = kind.make(**chosen, **body.args)
+        said = next((name for name in POLICY_FIELDS if getattr(body, name) is not None), None)
+        if said is not None and not _agree(job, self._plain(body, id, due_at)):
+            message = f"{kind.name}: {said!r} is said by the kind itself"
+            raise InvalidValue(message, hint="leave it out; the server's App declares this kind")
+        return job
+
+    def _plain(self, body: JobBody, id: str, due_at: int | None) -> NewJob:  # noqa: A002
+        args = _encode(body.args) if body.args else b"{}"
+        if len(args) > MAX_ARGS:
+            message = f"{body.kind}: the arguments have {len(args)} bytes"
+            raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
+        cascade = body.candidates is not None
+        if body.cascade is not None and body.cascade != cascade:
+            message = f"{body.kind}: a cascade has candidates, and nothing else has any"
+            raise InvalidValue(message, hint="pass candidates, in the order to be asked")
+        lane = "main" if body.lane is None else body.lane
+        tenant = self._caller.tenant(body.tenant) or ""
+        expires_at = None
+        if body.expires is not None:
+            expires_at = (self._now if due_at is None else due_at) + body.expires
+        return NewJob(
+            id=id,
+            kind=body.kind,
+            lane=lane,
+            tenant=tenant,
+            subject=body.subject,
+            stage=body.stage or "",
+            args=args,
+            priority=DEFAULT_PRIORITY if body.priority is None else body.priority,
+            due_at=due_at,
+            expires_at=expires_at,
+            key=body.key,
+            gates=self._uses(body, lane, tenant) if body.gates else (),
+            policy=policy_of(body),
+            candidates=tuple(body.candidates or ()),
+        )
+
+    def _uses(self, body: JobBody, lane: str, tenant: str) -> tuple[GateUse, ...]:
+        values = {**body.args, "tenant": tenant, "lane": lane, "kind": body.kind}
+        return gate_uses(body.gates or (), self._gates, values, cascade=body.candidates is not None)
+
+
+def _agree(ours: NewJob, theirs: NewJob) -> bool:
+    """Whether a producer that says all of a kind's job itself says the same as the kind."""
+    return (set(ours.gates), ours.policy, ours.stage) == (
+        set(theirs.gates),
+        theirs.policy,
+        theirs.stage,
+    )
+
+
+def policy_of(body: JobBody) -> JobPolicy:
+    """The policy that a plain job says; what it does not say is as the engine has it.
+
+    Raises:
+        InvalidValue: a delay is above its cap.
+    """
+    if all(getattr(body, name) is None for name in _OF_POLICY) and body.candidates is None:
+        return DEFAULT_POLICY
+    usual = DEFAULT_POLICY
+    policy = JobPolicy(
+        retry=_retry(body),
+        timeout_ms=body.timeout,
+        start_within_ms=_or(body.start_within, usual.start_within_ms),
+        on_deadline=body.on_deadline or usual.on_deadline,
+        reconcile=body.reconcile,
+        reconcile_within_ms=_or(body.reconcile_within, usual.reconcile_within_ms),
+        on_final=_follow_up(body),
+        keep_ms=_or(body.keep, usual.keep_ms),
+        key_for_ms=_or(body.key_for, usual.key_for_ms),
+        cascade=body.candidates is not None,
+    )
+    # The very same object, so that stores see at once that nothing is special.
+    return usual if policy == usual else policy
+
+
+_OF_POLICY = tuple(name for name in POLICY_FIELDS if name not in {"gates", "stage", "cascade"})
+
+
+def _or(given: int | None, usual: int) -> int:
+    return usual if given is None else given
+
+
+def _retry(body: JobBody) -> RetryPolicy:
+    given = body.retry
+    if given is None:
+        return DEFAULT_POLICY.retry
+    return Backoff(
+        attempts=given.attempts,
+        base=f"{given.base}ms",
+        factor=given.factor,
+        cap=f"{given.cap}ms",
+        jitter=given.jitter,
+    )
+
+
+def _follow_up(body: JobBody) -> FollowUp | None:
+    given = body.on_final
+    if given is None:
+        return None
+    states = tuple(dict.fromkeys(State(one) for one in given.states))
+    return FollowUp(kind=given.kind, lane=given.lane, states=states)

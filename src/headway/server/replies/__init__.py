@@ -1,0 +1,1 @@
+"""What routes answer with, and how it is described."""
