@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headway.core.state import State
+from headway.stores.ledger.columns.states import CODES, STATES
 from headway.stores.postgres.arrays import Numbers
 from headway.stores.postgres.numbers import FIRST_TOTAL, WIDTH
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, of
-from headway.stores.postgres.tables.states import CODES, STATES
 
 _CHANGED = "SELECT one.* FROM @delta CROSS JOIN LATERAL unnest(keys, ns) AS one (key, n)"
 _SUMS = "SELECT key, sum(n)::bigint FROM ({}) AS one (key, n) GROUP BY key ORDER BY key"

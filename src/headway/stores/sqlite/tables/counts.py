@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headway.core.state import State
+from headway.stores.ledger.columns.states import CODES, STATES
 from headway.stores.sqlite.session import Session
-from headway.stores.sqlite.tables.states import CODES, STATES
 
 _WIDTH = 8
 """States; a lane's counts are that many numbers."""

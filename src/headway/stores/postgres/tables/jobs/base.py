@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headway.stores.ledger.columns.jobs import read_job
 from headway.stores.ledger.rows import JobRow
 from headway.stores.postgres.mode import Mode
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Rows
-from headway.stores.postgres.tables.jobs.record import read_row
 
 
 class JobsBase:
@@ -18,8 +18,8 @@ class JobsBase:
         self._session = session
 
     def _rows(self, found: Rows) -> list[JobRow]:
-        session = self._session
-        return [read_row(session, row) for row in found]
+        flow_of, word_of = self._session.flows.thing, self._session.words.thing
+        return [read_job(row, flow_of, word_of) for row in found]
 
     def _moved(self) -> None:
         """Heads that were read stand no more."""

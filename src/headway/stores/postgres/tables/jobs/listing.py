@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
 from headway.core.flow import Order
+from headway.stores.ledger.columns.states import CODES
 from headway.stores.ledger.rows import JobRow
 from headway.stores.postgres.arrays import Numbers
 from headway.stores.postgres.statement import ANY_JOB, Ask, of
 from headway.stores.postgres.tables.jobs.record import COLUMNS
 from headway.stores.postgres.tables.jobs.starting import JobStarting
-from headway.stores.postgres.tables.states import CODES
 
 LOOKED_AT = 5_000
 """Rows that one page of a listing looks at."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.core.flow import Head, Order
+from headway.stores.ledger.columns.jobs import read_heads
 from headway.stores.postgres.arrays import Numbers
 from headway.stores.postgres.statement import Ask, Tell, of
 from headway.stores.postgres.tables.jobs.base import JobsBase
-from headway.stores.postgres.tables.jobs.record import HEAD, read_head
+from headway.stores.postgres.tables.jobs.record import HEAD
 
 _AT = "state = 2 AND NOT unfit AND parked_at = $1"
 _UNFIT = "state = 2 AND unfit AND parked_at = $1"
@@ -85,7 +86,7 @@ class JobParking(JobsBase):
     def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
         if gate in self._session.quiet:
             return []
-        return list(map(read_head, self._session.ask(_PARKED_HEADS, gate, flow, limit)))
+        return read_heads(self._session.ask(_PARKED_HEADS, gate, flow, limit))
 
     def parked_order(self, gate: str, flow: int) -> Order | None:
         if gate in self._session.quiet:

@@ -1,150 +1,20 @@
-"""A job's row: its columns, how they are read and how they are written."""
+"""A job's row: its columns, and how they are written."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from headway.core.flow import Head, Order
-from headway.stores.ledger.packing import (
-    decode_cascade,
-    decode_members,
-    decode_uses,
-    decoder,
-    encode,
-    encode_cascade,
-    encode_members,
-    encode_uses,
-)
+from headway.stores.ledger.columns import jobs
+from headway.stores.ledger.columns.states import CODES
+from headway.stores.ledger.packing import encode_cascade, encode_members, encode_uses
 from headway.stores.ledger.rows import JobRow
 from headway.stores.postgres.arrays import Blobs, Flags, Ids, MaybeNumbers, Numbers, Texts
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.statement import ANY_JOB, Row, Tell, of
-from headway.stores.postgres.tables.states import CODES, STATES
+from headway.stores.postgres.statement import ANY_JOB, Tell, of
 from headway.stores.postgres.tables.trail import storable
 
-COLUMNS = (
-    "seq, id::text, state, flow, policy, priority, due_at, created_at, run, attempt, care,"
-    " blocked_ms, worker, last_worker, request, claimed_at, finished_at, purge_at, outcome, reason,"
-    " subject, stage, expires_at, deadline_at, entry, fired_at, key, keyed, ticket, ticket_amount,"
-    " parked_at, unfit, parked_since, gated, members, candidate, cascade, cancel_requested, rest,"
-    " args"
-)
-HEAD = (
-    "priority, due_at, seq, keyed, ticket, cascade, id::text, run, attempt, stage, subject, args,"
-    " policy, blocked_ms"
-)
-
-
-class Rest(NamedTuple):
-    """What most jobs have nothing of."""
-
-    body: bytes
-    life: int
-    handed_at: int | None
-    in_doubt: bool
-    reconciles: int
-    error: str
-    result: bytes | None
-    progress: bytes | None
-
-
-_NOTHING = Rest(b"", 1, None, False, 0, "", None, None)
-_decode_rest = decoder(Rest)
-
-
-def _encode_rest(row: JobRow) -> bytes | None:
-    rest = Rest(
-        row.body,
-        row.life,
-        row.handed_at,
-        row.in_doubt,
-        row.reconciles,
-        row.error,
-        row.result,
-        row.progress,
-    )
-    return encode(rest) if rest != _NOTHING else None
-
-
-def read_row(session: Session, row: Row) -> JobRow:
-    """The job of a row that was selected by `COLUMNS`."""
-    flow = session.flows.thing(row[3])
-    code: int = row[2]
-    rest = _decode_rest(row[38]) if row[38] is not None else _NOTHING
-    word = session.words.thing
-    return JobRow(
-        seq=row[0],
-        id=row[1],
-        state=STATES[code],
-        lane=flow.lane,
-        tenant=flow.tenant,
-        kind=flow.kind,
-        flow=row[3],
-        policy=row[4],
-        priority=row[5],
-        due_at=row[6],
-        created_at=row[7],
-        run=row[8],
-        attempt=row[9],
-        care=row[10],
-        blocked_ms=row[11],
-        worker=word(row[12]) if row[12] is not None else None,
-        last_worker=word(row[13]) if row[13] is not None else "",
-        request=row[14],
-        claimed_at=row[15],
-        finished_at=row[16],
-        purge_at=row[17],
-        outcome=row[18] or "",
-        reason=row[19] or "",
-        subject=row[20],
-        stage=row[21],
-        expires_at=row[22],
-        deadline_at=row[23],
-        entry=row[24],
-        fired_at=row[25],
-        key=row[26],
-        keyed=decode_uses(row[27]),
-        ticket=row[28],
-        ticket_amount=row[29],
-        parked_at=row[30],
-        unfit=row[31],
-        parked_since=row[32],
-        gated=row[33],
-        members=decode_members(row[34]),
-        candidate=row[35] or "",
-        cascade=decode_cascade(row[36]),
-        cancel_requested=row[37],
-        body=rest.body,
-        life=rest.life,
-        handed_at=rest.handed_at,
-        in_doubt=rest.in_doubt,
-        reconciles=rest.reconciles,
-        error=rest.error,
-        result=rest.result,
-        progress=rest.progress,
-        args=row[39],
-    )
-
-
-_PLAIN = (None, None, None)
-"""No keyed gates, no ticket, no candidates."""
-
-
-def read_head(row: Row) -> Head:
-    """The head of a row that was selected by `HEAD`."""
-    if row[3:6] == _PLAIN:
-        return Head(Order._make(row[:3]), row[6], (), None, (), *row[7:])
-    cascade = decode_cascade(row[5])
-    return Head(
-        Order._make(row[:3]),
-        row[6],
-        decode_uses(row[3]),
-        row[4],
-        cascade.order() if cascade is not None else (),
-        *row[7:],
-    )
-
+COLUMNS = jobs.JOB.format(id="id::text")
+HEAD = jobs.HEAD.format(id="id::text")
 
 Packed = Numbers | MaybeNumbers | Texts | Blobs | Flags | Ids
 
@@ -351,6 +221,6 @@ def saved_values(session: Session, rows: Sequence[JobRow]) -> tuple[Packed | Non
         _texts([row.candidate or None for row in rows]),
         _blobs([encode_cascade(row.cascade) for row in rows]),
         Flags([row.cancel_requested for row in rows]),
-        _blobs([_encode_rest(row) for row in rows]),
+        _blobs([jobs.encode_rest(row) for row in rows]),
         Blobs([row.args for row in rows]),
     )

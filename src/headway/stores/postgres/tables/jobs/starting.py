@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headway.core.flow import Head
+from headway.stores.ledger.columns.jobs import read_heads
+from headway.stores.ledger.columns.states import STATES
 from headway.stores.ledger.packing import encode_cascade, encode_members
 from headway.stores.ledger.rows import Finished, GatedStart, HeldRow, JobRow
 from headway.stores.postgres.arrays import Blobs, Numbers, Texts
@@ -13,8 +15,7 @@ from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, Row, Rows, Tell, of
 from headway.stores.postgres.tables.ids import ids_of
 from headway.stores.postgres.tables.jobs.keeping import JobKeeping
-from headway.stores.postgres.tables.jobs.record import COLUMNS, HEAD, read_head
-from headway.stores.postgres.tables.states import STATES
+from headway.stores.postgres.tables.jobs.record import COLUMNS, HEAD
 
 FLOWS_WAITING = (
     # The flows that have marks are looked at from there on; the others in the gaps between them.
@@ -139,7 +140,7 @@ class JobStarting(JobKeeping):
             session.shared.marks.drop([flow])
             self._read_heads(flow, limit)
             known = session.heads[flow]
-        return list(map(read_head, known[1][:limit]))
+        return read_heads(known[1][:limit])
 
     def _read_heads(self, flow: int, limit: int) -> None:
         """Reads the heads of a flow, and of those that will be asked for next."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headway.stores.ledger.columns.jobs import read_job
 from headway.stores.ledger.rows import JobRow
 from headway.stores.sqlite.session import Session
-from headway.stores.sqlite.tables.jobs.record import Row, read_row
+from headway.stores.sqlite.tables.jobs.record import Row
 
 
 class JobsBase:
@@ -17,5 +18,5 @@ class JobsBase:
         self._db = session.db
 
     def _rows(self, found: Iterable[Row]) -> list[JobRow]:
-        session = self._session
-        return [read_row(session, row) for row in found]
+        flow_of, word_of = self._session.flows.thing, self._session.words.thing
+        return [read_job(row, flow_of, word_of) for row in found]

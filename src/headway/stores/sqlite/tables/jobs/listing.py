@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
 from headway.core.flow import Order
+from headway.stores.ledger.columns.states import CODES
 from headway.stores.ledger.rows import JobRow
 from headway.stores.sqlite.database import number_list
 from headway.stores.sqlite.tables.jobs.record import COLUMNS
 from headway.stores.sqlite.tables.jobs.starting import JobStarting
-from headway.stores.sqlite.tables.states import CODES
 
 LOOKED_AT = 5_000
 """Rows that one page of a listing looks at."""

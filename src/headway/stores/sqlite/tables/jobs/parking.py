@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.core.flow import Head, Order
+from headway.stores.ledger.columns.jobs import read_heads
 from headway.stores.sqlite.database import number_list
 from headway.stores.sqlite.tables.jobs.base import JobsBase
-from headway.stores.sqlite.tables.jobs.starting import HEAD, read_head
+from headway.stores.sqlite.tables.jobs.record import HEAD
 
 _PARKED_FLOWS = (
     "WITH RECURSIVE parked (flow) AS ("
@@ -82,7 +83,7 @@ class JobParking(JobsBase):
 
     def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
         """The first jobs of a flow parked at a gate (unfit ones left out), in order."""
-        return [read_head(row) for row in self._db.execute(_PARKED_HEADS, (gate, flow, limit))]
+        return read_heads(self._db.execute(_PARKED_HEADS, (gate, flow, limit)))
 
     def parked_order(self, gate: str, flow: int) -> Order | None:
         """The order of the first of them."""

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
-from headway.core.flow import Head, Order
-from headway.stores.ledger.packing import (
-    decode_cascade,
-    decode_uses,
-    encode_cascade,
-    encode_members,
-)
+from headway.core.flow import Head
+from headway.stores.ledger.columns.jobs import read_heads
+from headway.stores.ledger.columns.states import STATES
+from headway.stores.ledger.packing import encode_cascade, encode_members
 from headway.stores.ledger.rows import Finished, GatedStart, HeldRow, JobRow
 from headway.stores.sqlite.database import number_list, text_list
 from headway.stores.sqlite.tables.jobs.keeping import JobKeeping
-from headway.stores.sqlite.tables.jobs.record import COLUMNS, Row
-from headway.stores.sqlite.tables.states import STATES
+from headway.stores.sqlite.tables.jobs.record import COLUMNS, HEAD
 
-HEAD = (
-    "priority, due_at, seq, keyed, ticket, cascade, id, run, attempt, stage, subject, args,"
-    " policy, blocked_ms"
-)
 _FLOWS_WAITING = (
     "WITH RECURSIVE waiting (flow) AS ("
     " SELECT min(flow) FROM job INDEXED BY job_waiting WHERE state = 1 AND lane = ?1 AND flow > ?2"
@@ -80,11 +71,6 @@ _HELD_IDS = (
 )
 
 
-_PLAIN = (None, None, None)
-"""No keyed gates, no ticket, no candidates."""
-_new = cast("Any", tuple).__new__
-
-
 class JobStarting(JobKeeping):
     """The part of the job table that claims and settlements use."""
 
@@ -98,14 +84,7 @@ class JobStarting(JobKeeping):
     def heads(self, flow: int, limit: int) -> list[Head]:
         """The first waiting jobs of a flow, in order."""
         lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
-        rows = self._db.execute(_HEADS, (lane, flow, limit)).fetchall()
-        return [
-            # The plain ones, built without a call each: a claim of 1,000 feels it.
-            _new(Head, (_new(Order, row[:3]), row[6], (), None, (), *row[7:]))
-            if row[3:6] == _PLAIN
-            else read_head(row)
-            for row in rows
-        ]
+        return read_heads(self._db.execute(_HEADS, (lane, flow, limit)).fetchall())
 
     def start_plain(self, seqs: Sequence[int], worker: str, request: int, blocked_ms: int) -> None:
         """Waiting jobs that hold nothing become running, claimed now."""
@@ -184,20 +163,3 @@ class JobStarting(JobKeeping):
         for worker in holders:
             ids += [one for (one,) in self._db.execute(_HELD_IDS, (worker, after, limit))]
         return list(self.load(sorted(ids)[:limit]).values())
-
-
-def read_head(row: Row) -> Head:
-    """The head of a row that was selected by `HEAD`."""
-    priority, due_at, seq, keyed, ticket, data, one, run, attempt, stage, *rest = row
-    cascade = decode_cascade(data) if data is not None else None
-    return Head(
-        Order(priority, due_at, seq),
-        one,
-        decode_uses(keyed) if keyed is not None else (),
-        ticket,
-        cascade.order() if cascade is not None else (),
-        run,
-        attempt,
-        stage,
-        *rest,
-    )
