@@ -14,13 +14,17 @@ from headway.contract.definitions import (
     EntrySpec,
     Item,
     LaneSpec,
+    NoteUse,
     OpenGate,
     RemoveEntry,
     ResetGate,
     ResetLane,
+    RevokeToken,
     SetGate,
     SetLane,
+    SetToken,
 )
+from headway.contract.tokens import Role, TokenSecret, TokenSpec
 from headway.core.gates.hours import hours_spec
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
@@ -35,6 +39,7 @@ from headway.core.timetable.schedule import Every
 LANES = ("x", "y")
 TENANTS = ("acme", "beta")
 KEYS = ("1", "2")
+TOKENS = ("1" * 16, "2" * 16)
 WORKERS = ("worker-1", "worker-2", "worker-3")
 DELAYS = (0, 1, 10, 45, 200)
 
@@ -135,6 +140,18 @@ def draw_entry(dice: Random) -> EntrySpec:
     )
 
 
+def draw_token(dice: Random) -> TokenSpec:
+    return TokenSpec(
+        id=dice.choice(TOKENS),
+        name=dice.choice(("orders", "sender")),
+        roles=tuple(dice.sample(list(Role), dice.choice((0, 1, 2)))),
+        secrets=(TokenSecret(digest=dice.choice("ab") * 64, until_at=dice.choice((None, 5))),),
+        tenants=dice.choice((None, None, TENANTS)),
+        lanes=dice.choice((None, ("send_*",))),
+        expires_at=dice.choice((None, 9)),
+    )
+
+
 def draw_item(dice: Random, now: int) -> Item:
     name = dice.choice(NAMES)
     amount = dice.choice((0, 1, 2, 3, 4, 6))
@@ -155,6 +172,9 @@ def draw_item(dice: Random, now: int) -> Item:
         (2, lambda: DeclareEntry(spec=draw_entry(dice))),
         (1, lambda: EnableEntry(name="nightly", enabled=dice.random() < 0.5)),
         (1, lambda: RemoveEntry(name="hourly")),
+        (1, lambda: SetToken(spec=draw_token(dice))),
+        (1, lambda: RevokeToken(id=dice.choice(TOKENS))),
+        (1, lambda: NoteUse(used=((dice.choice(TOKENS), now - dice.choice((0, 9))),))),
     ]
     (draw,) = dice.choices([one for _, one in draws], [weight for weight, _ in draws])
     return draw()

@@ -9,6 +9,8 @@ from pathlib import Path
 import apsw
 import pytest
 
+from headway.contract.definitions import DefineRequest, SetToken
+from headway.contract.views import StatsQuery, TokensQuery
 from headway.core.errors import (
     InvalidValue,
     SchemaMismatch,
@@ -20,6 +22,7 @@ from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.stores.sqlite import SqliteStore, parse_url, schema
 from headway.stores.sqlite.connection import migrate
+from headway.testing.conformance.granting import SENDER
 from tests.sqlite.rig import assert_clean, count, job, jobs, options
 
 
@@ -162,16 +165,37 @@ async def test_older_schema_is_refused_until_it_is_migrated_and_keeps_its_jobs(
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 3))
     await store.close()
+    before = schema.latest()
     with_next_migration(monkeypatch)
     with pytest.raises(SchemaMismatch) as error:
         SqliteStore(options(path))
     assert "headway migrate" in error.value.hint
-    assert migrate(options(path)) == (1, 2)
-    assert migrate(options(path)) == (2, 2)
+    assert migrate(options(path)) == (before, before + 1)
+    assert migrate(options(path)) == (before + 1, before + 1)
     db = apsw.Connection(str(path))
     assert db.execute("SELECT x FROM added").get == 7
     assert db.execute("SELECT count(*) FROM job").get == 3
     db.close()
+
+
+@pytest.mark.parametrize("number", range(1, schema.latest()))
+async def test_store_that_an_older_program_made_is_migrated_and_does_all_that_is_new(
+    path: Path, number: int
+) -> None:
+    with pytest.MonkeyPatch.context() as older:
+        shipped = schema.migrations()[:number]
+        older.setattr(schema, "migrations", lambda: shipped)
+        older.setattr(schema, "latest", lambda: number)
+        older.setattr("headway.stores.sqlite.session.latest", lambda: number)
+        store = SqliteStore(options(path))
+        await store.enqueue(jobs(0, 3))
+        await store.close()
+    assert migrate(options(path)) == (number, schema.latest())
+    store = SqliteStore(options(path))
+    assert (await store.read(StatsQuery())).counts == {"waiting": 3}
+    await store.define(DefineRequest(items=(SetToken(spec=SENDER),), author="ann"))
+    assert [one.spec for one in await store.read(TokensQuery())] == [SENDER]
+    await store.close()
 
 
 async def test_running_store_stops_when_its_schema_is_overtaken(

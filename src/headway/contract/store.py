@@ -120,7 +120,7 @@ class Store(Protocol):
         ...
 
     async def define(self, request: DefineRequest) -> int:
-        """Declares, changes, pauses or resets gates, lanes and entries, all or none.
+        """Declares, changes, pauses or resets gates, lanes, entries and tokens, all or none.
 
         Guard: `revision` is current, if given.
 
@@ -130,7 +130,8 @@ class Store(Protocol):
         Raises:
             RevisionConflict: they were changed meanwhile; nothing was written.
             UnknownGate: a gate to be set, closed or opened is not declared; nothing was written.
-            InvalidValue: a gate of that name is declared as another kind; nothing was written.
+            InvalidValue: a gate of that name is declared as another kind, a token can be none, or
+                there would be more than 10,000 tokens; nothing was written.
         """
         ...
 

@@ -21,6 +21,8 @@ from headway.contract.views import (
     StatsQuery,
     StatsView,
     TimetableQuery,
+    TokensQuery,
+    TokenView,
     TrailQuery,
     TrailView,
     WorkersQuery,
@@ -38,6 +40,7 @@ class Dump:
         lanes: by name.
         workers: by id.
         timetable: by name.
+        tokens: by id.
         trail: oldest first.
         stats: counts and totals.
     """
@@ -47,6 +50,7 @@ class Dump:
     lanes: tuple[LaneView, ...]
     workers: tuple[WorkerView, ...]
     timetable: tuple[EntryView, ...]
+    tokens: tuple[TokenView, ...]
     trail: tuple[TrailView, ...]
     stats: StatsView
 
@@ -81,6 +85,7 @@ async def dump(store: Store) -> Dump:
         lanes=await store.read(LanesQuery()),
         workers=tuple(sorted(workers, key=lambda worker: worker.id)),
         timetable=await store.read(TimetableQuery()),
+        tokens=await store.read(TokensQuery()),
         trail=await _whole_trail(store),
         stats=replace(stats, identity=""),
     )

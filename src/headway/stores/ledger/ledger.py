@@ -16,6 +16,7 @@ from headway.stores.ledger.tables.records import (
     TrailTable,
     WorkerTable,
 )
+from headway.stores.ledger.tables.tokens import TokenTable
 
 
 class Ledger(Protocol):
@@ -73,6 +74,11 @@ class Ledger(Protocol):
     @property
     def entries(self) -> EntryTable:
         """The timetable."""
+        ...
+
+    @property
+    def tokens(self) -> TokenTable:
+        """Tokens."""
         ...
 
     @property

@@ -20,6 +20,7 @@ from headway.stores.ledger.rows import (
     TemplateRow,
     TrailRow,
 )
+from headway.stores.ledger.tables.tokens import TokenRow
 
 
 class CarriedGate(msgspec.Struct, kw_only=True):
@@ -79,6 +80,7 @@ PARTS: dict[str, type[Any]] = {
     "gates": CarriedGate,
     "lanes": CarriedLane,
     "entries": CarriedEntry,
+    "tokens": TokenRow,
     "jobs": CarriedJob,
     "known": Known,
     "events": SignalRow,

@@ -17,6 +17,7 @@ from headway.stores.memory.records import (
     MemoryWorkers,
 )
 from headway.stores.memory.timing import StepTime
+from headway.stores.memory.tokens import MemoryTokens
 
 
 class MemoryLedger:
@@ -35,6 +36,7 @@ class MemoryLedger:
         self.counts = MemoryCounts(journal)
         self.workers = MemoryWorkers(time, journal)
         self.entries = MemoryEntries(journal)
+        self.tokens = MemoryTokens(journal)
         self.trail = MemoryTrail(journal)
         self.facts = MemoryFacts(time, journal, identity)
         self.shut_spells: dict[int, ShutSpell] = {}

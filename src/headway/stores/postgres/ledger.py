@@ -14,6 +14,7 @@ from headway.stores.ledger.tables.records import (
     TrailTable,
     WorkerTable,
 )
+from headway.stores.ledger.tables.tokens import TokenTable
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.tables.counts import PostgresCounts
 from headway.stores.postgres.tables.entries import PostgresEntries
@@ -25,6 +26,7 @@ from headway.stores.postgres.tables.lanes import PostgresLanes
 from headway.stores.postgres.tables.permits import PostgresPermits
 from headway.stores.postgres.tables.signals import PostgresSignals
 from headway.stores.postgres.tables.starts import PostgresStarts
+from headway.stores.postgres.tables.tokens import PostgresTokens
 from headway.stores.postgres.tables.trail import PostgresTrail
 from headway.stores.postgres.tables.workers import PostgresWorkers
 
@@ -49,6 +51,7 @@ class PostgresLedger:
         self.signals: SignalTable = PostgresSignals(session)
         self.workers: WorkerTable = PostgresWorkers(session)
         self.entries: EntryTable = PostgresEntries(session)
+        self.tokens: TokenTable = PostgresTokens(session)
         self.trail: TrailTable = PostgresTrail(session)
         self.facts: FactTable = PostgresFacts(session)
         self.shut_spells = shut_spells

@@ -13,9 +13,12 @@ from headway.contract.definitions import (
     DeclareLane,
     DefineRequest,
     Item,
+    NoteUse,
     ResetLane,
+    RevokeToken,
     SetGate,
     SetLane,
+    SetToken,
 )
 from headway.contract.enqueue import InFlight
 from headway.contract.moving import Parcel
@@ -35,6 +38,7 @@ from headway.stores.ledger.gatechanges import check_set
 from headway.stores.ledger.packing import decode_entry
 from headway.stores.ledger.parcels import decode
 from headway.stores.ledger.rounds import BEGAN
+from headway.stores.ledger.tokenchanges import check_token, check_uses
 from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.redis.values import (
     named,
@@ -270,6 +274,12 @@ def _item(item: Item) -> Request:
             check_name("lane", item.name)
         case DeclareEntry():
             check_name("entry", item.spec.name)
+        case SetToken():
+            told["said"] = check_token(item.spec)
+        case RevokeToken():
+            check_name("token", item.id)
+        case NoteUse():
+            told["used"] = list(check_uses(item).items())
         case _:
             pass
     return told

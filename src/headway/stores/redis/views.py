@@ -21,6 +21,7 @@ from headway.contract.views import (
     SpecsQuery,
     StatsQuery,
     TimetableQuery,
+    TokensQuery,
     TrailQuery,
     WhyQuery,
     WorkersQuery,
@@ -31,6 +32,7 @@ from headway.stores.ledger.reads.audit import PARTS
 from headway.stores.ledger.reads.gates import HOLDERS, PARKED
 from headway.stores.ledger.reads.jobs import NOTES
 from headway.stores.ledger.reads.why import CANDIDATES, PLACES
+from headway.stores.ledger.tokenchanges import is_token_id
 from headway.stores.ledger.verbs import read, take_out
 from headway.stores.ledger.verbs.take_out import ALL_STARTS, read_cursor
 from headway.stores.redis.views_ledger import ledger_of
@@ -168,6 +170,12 @@ def _lanes(query: LanesQuery) -> dict[str, Any]:
     return {"names": query.names}
 
 
+def _tokens(query: TokensQuery) -> dict[str, Any]:
+    if query.ids is None:
+        return {}
+    return {"ids": list({token: None for token in query.ids if is_token_id(token)})}
+
+
 def _trail(query: TrailQuery) -> dict[str, Any]:
     return {"target": query.target, "before": _cursor(query.cursor), "limit": query.limit}
 
@@ -194,6 +202,7 @@ _REQUESTS: dict[type[Query[Any]], tuple[str, Callable[..., dict[str, Any]]]] = {
     LanesQuery: ("reads.read_lanes", _lanes),
     WorkersQuery: ("reads.read_workers", _nothing),
     TimetableQuery: ("reads.read_timetable", _nothing),
+    TokensQuery: ("reads.read_tokens", _tokens),
     TrailQuery: ("reads.read_trail", _trail),
     StatsQuery: ("reads.read_stats", _nothing),
     AuditQuery: ("reads.read_audit", _audit),

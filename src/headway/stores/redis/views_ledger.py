@@ -32,6 +32,7 @@ from headway.stores.ledger.rows import (
     TrailRow,
     WorkerRow,
 )
+from headway.stores.ledger.tables.tokens import TokenRow
 from headway.stores.redis import views_rows as rows
 from headway.stores.redis.views_rows import Told, listed, paired
 
@@ -65,6 +66,7 @@ class _Snapshot:
         self.signals = _Signals(told)
         self.workers = _Workers(told)
         self.entries = _Entries(told)
+        self.tokens = _Tokens(told)
         self.trail = _Trail(told)
         self.facts = _Facts(told)
         self.shut_spells: dict[int, ShutSpell] = {}
@@ -285,6 +287,18 @@ class _Entries:
         self._rows = [rows.entry_row(one) for one in listed(told, "entries")]
 
     def all(self) -> list[EntryRow]:
+        return self._rows
+
+
+class _Tokens:
+    def __init__(self, told: Told) -> None:
+        self._rows = [rows.token_row(one) for one in listed(told, "tokens")]
+
+    def load(self, ids: Iterable[str]) -> dict[str, TokenRow]:
+        wanted = set(ids)
+        return {row.spec.id: row for row in self._rows if row.spec.id in wanted}
+
+    def all(self) -> list[TokenRow]:
         return self._rows
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from headway.contract.definitions import EntrySpec, LaneSpec, Overlap
+from headway.contract.tokens import TokenSpec
 from headway.core.cascade import Answer, Asked, Cascade
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.job import JobPolicy, NewJob
@@ -28,6 +29,7 @@ from headway.stores.ledger.rows import (
     TrailRow,
     WorkerRow,
 )
+from headway.stores.ledger.tables.tokens import TokenRow
 
 Told = Mapping[str, Any]
 """A row by the names of its fields; those that are None are not there.
@@ -157,6 +159,16 @@ def entry_row(told: Told) -> EntryRow:
         ahead_until=told.get("ahead_until"),
         folded=told.get("folded", 0),
         first_seen_at=told.get("first_seen_at", 0),
+    )
+
+
+def token_row(told: Told) -> TokenRow:
+    """A token."""
+    return TokenRow(
+        spec=msgspec.convert(told["spec"], TokenSpec),
+        created_at=told["created_at"],
+        created_by=told["created_by"],
+        used_at=told.get("used_at"),
     )
 
 

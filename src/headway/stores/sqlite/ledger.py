@@ -14,6 +14,7 @@ from headway.stores.ledger.tables.records import (
     TrailTable,
     WorkerTable,
 )
+from headway.stores.ledger.tables.tokens import TokenTable
 from headway.stores.sqlite.session import Session
 from headway.stores.sqlite.tables.counts import SqliteCounts
 from headway.stores.sqlite.tables.entries import SqliteEntries
@@ -25,6 +26,7 @@ from headway.stores.sqlite.tables.lanes import SqliteLanes
 from headway.stores.sqlite.tables.permits import SqlitePermits
 from headway.stores.sqlite.tables.signals import SqliteSignals
 from headway.stores.sqlite.tables.starts import SqliteStarts
+from headway.stores.sqlite.tables.tokens import SqliteTokens
 from headway.stores.sqlite.tables.trail import SqliteTrail
 from headway.stores.sqlite.tables.workers import SqliteWorkers
 
@@ -44,6 +46,7 @@ class SqliteLedger:
         self.signals: SignalTable = SqliteSignals(session)
         self.workers: WorkerTable = SqliteWorkers(session)
         self.entries: EntryTable = SqliteEntries(session)
+        self.tokens: TokenTable = SqliteTokens(session)
         self.trail: TrailTable = SqliteTrail(session)
         self.facts: FactTable = SqliteFacts(session)
         self.shut_spells: dict[int, ShutSpell] = {}

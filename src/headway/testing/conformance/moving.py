@@ -8,7 +8,15 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from headway.contract.definitions import DeclareEntry, DeclareLane, EntrySpec, FireRequest, LaneSpec
+from headway.contract.definitions import (
+    DeclareEntry,
+    DeclareLane,
+    EntrySpec,
+    FireRequest,
+    LaneSpec,
+    NoteUse,
+    SetToken,
+)
 from headway.contract.moving import Movable, Parcel
 from headway.contract.outcomes import Failed, Succeeded
 from headway.contract.signals import Heard
@@ -23,6 +31,7 @@ from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.core.timetable.schedule import Every
 from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.granting import ORDERS, SENDER
 from headway.testing.conformance.played import dial, policy_with
 from headway.testing.conformance.rig import MakeStore, Rig
 from headway.testing.conformance.worker import LANE
@@ -77,6 +86,9 @@ async def busy(rig: Rig) -> dict[str, str]:
                 name="nightly", schedule=Every(60_000), job=rig.jobs.make(expires_at=None, key=None)
             )
         ),
+        SetToken(spec=ORDERS),
+        SetToken(spec=SENDER),
+        NoteUse(used=((SENDER.id, rig.clock()),)),
     )
     call = await dial(
         rig,

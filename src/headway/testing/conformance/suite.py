@@ -12,6 +12,7 @@ from headway.testing.conformance.explaining import WhyGroup
 from headway.testing.conformance.fairness import FairnessGroup
 from headway.testing.conformance.fencing import FencingGroup
 from headway.testing.conformance.following import FollowGroup
+from headway.testing.conformance.granting import TokenGroup
 from headway.testing.conformance.handing_over import HandOverGroup, ReconcileGroup
 from headway.testing.conformance.holding_back import HoldBackGroup
 from headway.testing.conformance.hours import HoursGroup
@@ -72,6 +73,7 @@ class StoreConformance(
     TimeGroup,
     WaitGroup,
     DefineGroup,
+    TokenGroup,
     WhyGroup,
     ListingGroup,
     StatsGroup,

@@ -1,4 +1,4 @@
-"""Define: gates, lanes, entries and closings are declared, changed or reset."""
+"""Define: gates, lanes, entries, closings and tokens are declared, changed or reset."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from headway.contract.definitions import (
     DefineRequest,
     EnableEntry,
     Item,
+    NoteUse,
     OpenGate,
     RemoveEntry,
     ResetGate,
     ResetLane,
+    RevokeToken,
     SetGate,
     SetLane,
+    SetToken,
 )
 from headway.core.errors import InvalidValue, RevisionConflict, UnknownEntry
 from headway.core.gates.pool import member_gate
@@ -35,6 +38,13 @@ from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.overlap import fold
 from headway.stores.ledger.rows import FOREVER, EntryRow, LaneRow, TrailRow
 from headway.stores.ledger.step import Step
+from headway.stores.ledger.tokenchanges import (
+    check_number,
+    check_token,
+    note_use,
+    revoke_token,
+    set_token,
+)
 
 
 def define(ledger: Ledger, request: DefineRequest) -> int:
@@ -48,23 +58,29 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
     if request.revision is not None and request.revision != revision:
         message = f"the definitions are at revision {revision}, not {request.revision}"
         raise RevisionConflict(message, hint="read them again, and repeat the change")
-    changed = False
+    changed: set[type[Item]] = set()
     for item in request.items:
         step = Step(ledger)
         did = _DO[type(item)](step, item, request)
         step.flush()
         if did is None:
             continue
-        changed = True
+        changed.add(type(item))
         verb, target, detail = did
         ledger.trail.add(
             [TrailRow(0, ledger.now, request.author, request.reason, verb, target, detail)]
         )
     if not changed:
         return revision
-    ledger.wake(None)
+    if SetToken in changed:
+        check_number(ledger)
+    if changed - _OF_TOKENS:
+        ledger.wake(None)
     return ledger.facts.bump_revision()
 
+
+_OF_TOKENS: frozenset[type[Item]] = frozenset({SetToken, RevokeToken})
+"""What lets no job start that could not start before."""
 
 Did = tuple[str, str, str] | None
 """What goes on the trail: verb, target, detail; None when nothing changed."""
@@ -234,6 +250,23 @@ def _drop_fires(step: Step, row: EntryRow) -> None:
         row.last_fired = min(row.last_fired, min(moments) - 1)
 
 
+def _set_token(step: Step, item: SetToken, request: DefineRequest) -> Did:
+    words = check_token(item.spec)
+    changed = set_token(step.ledger, item.spec, request.author)
+    return ("set token", item.spec.id, words) if changed else None
+
+
+def _revoke_token(step: Step, item: RevokeToken, request: DefineRequest) -> Did:
+    del request
+    name = revoke_token(step.ledger, item.id)
+    return None if name is None else ("revoke token", item.id, name)
+
+
+def _note_use(step: Step, item: NoteUse, request: DefineRequest) -> Did:
+    del request
+    note_use(step.ledger, item)
+
+
 _DO: dict[type[Item], Callable[..., Did]] = {
     DeclareGate: _declare_gate,
     SetGate: _set_gate,
@@ -246,4 +279,7 @@ _DO: dict[type[Item], Callable[..., Did]] = {
     DeclareEntry: _declare_entry,
     EnableEntry: _enable_entry,
     RemoveEntry: _remove_entry,
+    SetToken: _set_token,
+    RevokeToken: _revoke_token,
+    NoteUse: _note_use,
 }

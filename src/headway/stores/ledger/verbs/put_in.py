@@ -22,6 +22,7 @@ from headway.stores.ledger.parcels import (
     decode,
 )
 from headway.stores.ledger.rows import EntryRow, SignalRow, TemplateRow, TrailRow
+from headway.stores.ledger.tables.tokens import TokenRow
 
 
 def put_in(ledger: Ledger, parcel: Parcel) -> None:
@@ -74,6 +75,12 @@ def _entries(ledger: Ledger, rows: Sequence[CarriedEntry]) -> None:
         )
 
 
+def _tokens(ledger: Ledger, rows: Sequence[TokenRow]) -> None:
+    ledger.tokens.save(rows)
+    if rows:
+        ledger.facts.bump_revision()
+
+
 def _jobs(ledger: Ledger, rows: Sequence[CarriedJob]) -> None:
     jobs = ledger.jobs
     there = jobs.known([one.row.id for one in rows])
@@ -119,6 +126,7 @@ _PUT: dict[str, Callable[[Ledger, Any], None]] = {
     "gates": _gates,
     "lanes": _lanes,
     "entries": _entries,
+    "tokens": _tokens,
     "jobs": _jobs,
     "known": _known,
     "events": _events,

@@ -15,6 +15,7 @@ from headway.contract.views import (
     SpecsQuery,
     StatsQuery,
     TimetableQuery,
+    TokensQuery,
     TrailQuery,
     WhyQuery,
     WorkersQuery,
@@ -31,6 +32,7 @@ from headway.stores.ledger.reads.listings import (
     read_trail,
     read_workers,
 )
+from headway.stores.ledger.reads.tokens import read_tokens
 from headway.stores.ledger.reads.why import read_why
 
 Answer = TypeVar("Answer")
@@ -44,6 +46,7 @@ _READS: dict[type[Query[Any]], Callable[..., Any]] = {
     LanesQuery: read_lanes,
     WorkersQuery: read_workers,
     TimetableQuery: read_timetable,
+    TokensQuery: read_tokens,
     TrailQuery: read_trail,
     StatsQuery: read_stats,
     AuditQuery: read_audit,

@@ -102,6 +102,10 @@ def _entries(ledger: Ledger, _after: Any) -> Page:  # noqa: ANN401  (as above)
     )
 
 
+def _tokens(ledger: Ledger, _after: Any) -> Page:  # noqa: ANN401  (as above)
+    return _whole(sorted(ledger.tokens.all(), key=lambda row: row.spec.id))
+
+
 def _jobs(ledger: Ledger, after: Any) -> Page:  # noqa: ANN401  (as above)
     rows = ledger.jobs.arrived(after or 0, MAX_BATCH)
     ids = [row.id for row in rows]
@@ -148,6 +152,7 @@ _TAKE: dict[str, Callable[[Ledger, Any], Page]] = {
     "gates": _gates,
     "lanes": _lanes,
     "entries": _entries,
+    "tokens": _tokens,
     "jobs": _jobs,
     "known": _known,
     "events": _events,

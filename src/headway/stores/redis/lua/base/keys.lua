@@ -75,3 +75,5 @@ Keys.wakes = KEYS[50]
 -- By name, for those who read all: keys that runs are known as, and lane|tenant.
 Keys.known_names = KEYS[51]
 Keys.tenant_names = KEYS[52]
+-- Tokens by id.
+Keys.tokens = KEYS[53]

@@ -1,7 +1,8 @@
--- One item of a definition: a gate, lane, entry or closing declared, changed or reset.
+-- One item of a definition: a gate, lane, entry, closing or token declared, changed or reset.
 -- needs: base.fail, base.codec, tables.gates, tables.lanes
 -- needs: engine.alike, engine.entry_changes, engine.gate_book, engine.gate_changes
 -- needs: engine.implicit, engine.pool, engine.quoted, engine.states, engine.step
+-- needs: engine.token_changes
 local Definitions = {}
 
 local DO = {}
@@ -132,6 +133,18 @@ end
 
 function DO.RemoveEntry(step, item)
   return EntryChanges.remove(step, item.name)
+end
+
+function DO.SetToken(_, item, request)
+  return TokenChanges.set(item, request)
+end
+
+function DO.RevokeToken(_, item)
+  return TokenChanges.revoke(item.id)
+end
+
+function DO.NoteUse(_, item)
+  TokenChanges.note_use(item.used)
 end
 
 -- Does one item in the step. Returns what goes on the trail: verb, target, detail; nil when

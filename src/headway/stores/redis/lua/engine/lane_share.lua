@@ -56,7 +56,8 @@ function LaneShare.share(lanes, n, turn)
   for place, one in ipairs(lanes) do
     places[place] = cycles * one[2]
   end
-  local from = (turn - 1) * n
+  -- Modulo first: from a product above 2^53 on, counting up by one would end nowhere.
+  local from = (turn - 1) % row.total * n
   for place = from, from + rest - 1 do
     local lane = lane_at(row, place)
     places[lane] = places[lane] + 1

@@ -1,6 +1,6 @@
 -- A parcel of a store's whole content: the rows of one part, behind a place in it.
 -- needs: reads.look, tables.jobs, tables.gates, tables.permits, tables.starts, tables.lanes
--- needs: tables.dedupe, tables.signals, tables.entries, tables.trail, tables.counts
+-- needs: tables.dedupe, tables.signals, tables.entries, tables.tokens, tables.trail, tables.counts
 local ReadParcel = {}
 
 local PARTS = {}
@@ -30,6 +30,10 @@ end
 
 function PARTS.entries(look, _)
   look.told.entries = Entries.all()
+end
+
+function PARTS.tokens(look, _)
+  look.told.tokens = Tokens.all()
 end
 
 -- The keys that jobs still have.

@@ -1,9 +1,12 @@
--- Define: gates, lanes, entries and closings are declared, changed or reset.
+-- Define: gates, lanes, entries, closings and tokens are declared, changed or reset.
 -- needs: base.codec, base.fail, base.time, base.write, tables.facts, tables.trail
--- needs: engine.definitions, engine.horizon, engine.step, engine.wakes
+-- needs: engine.definitions, engine.horizon, engine.step, engine.token_changes, engine.wakes
 local Define = {}
 
 Define.journal = true
+
+-- What lets no job start that could not start before.
+local OF_TOKENS = { SetToken = true, RevokeToken = true }
 
 local function check_revision(request, revision)
   if request.revision ~= nil and request.revision ~= revision then
@@ -46,13 +49,22 @@ function Define.run(request)
   Write.guarded()
   Time.keep()
   Horizon.begin(request)
-  local changed = false
+  local changed, wakes, sets = false, false, false
   for _, item in ipairs(request.items) do
-    changed = do_item(item, request) or changed
+    if do_item(item, request) then
+      changed = true
+      wakes = wakes or not OF_TOKENS[item.type]
+      sets = sets or item.type == 'SetToken'
+    end
   end
   if not changed then
     return revision
   end
-  Wakes.wake(nil)
+  if sets then
+    TokenChanges.check_number()
+  end
+  if wakes then
+    Wakes.wake(nil)
+  end
   return Facts.bump_revision()
 end

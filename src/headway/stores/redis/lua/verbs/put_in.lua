@@ -1,7 +1,7 @@
 -- Put in: a parcel that was taken out of another store is written.
 -- needs: base.time, base.write, tables.counts, tables.dedupe, tables.entries, tables.facts
 -- needs: tables.gates, tables.jobs, tables.lanes, tables.permits, tables.signals, tables.starts
--- needs: tables.trail
+-- needs: tables.tokens, tables.trail
 local PutIn = {}
 
 local PUT = {}
@@ -38,6 +38,13 @@ end
 function PUT.entries(rows)
   for _, row in ipairs(rows) do
     Entries.save(row)
+  end
+end
+
+function PUT.tokens(rows)
+  Tokens.save(rows)
+  if #rows > 0 then
+    Facts.bump_revision()
   end
 end
 
