@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import NamedTuple
 
+from headway.stores.ledger.columns.gates import GATE, encode_rest, read_gate, read_templates
 from headway.stores.ledger.gatenames import is_implicit
-from headway.stores.ledger.packing import decode_gate_spec, decoder, encode, encode_gate_spec
+from headway.stores.ledger.packing import encode_gate_spec
 from headway.stores.ledger.rows import GateRow, TemplateRow
 from headway.stores.postgres.arrays import Blobs, MaybeNumbers, Numbers, Texts
 from headway.stores.postgres.mode import Mode, NeedsMore
 from headway.stores.postgres.numbers import DEFINITIONS
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.shared import Templates
-from headway.stores.postgres.statement import Ask, Row, Rows, Tell, of
+from headway.stores.postgres.statement import Ask, Rows, Tell, of
 
-_COLUMNS = "name, template, pool, used, timer_at, horizon_at, rest"
 _TEMPLATES = Ask("SELECT name, spec, override FROM @template ORDER BY name", of("template"))
 _SAVE_TEMPLATE = Tell(
     "INSERT INTO @template VALUES ($1, $2, $3::bytea) ON CONFLICT (name) DO UPDATE"
@@ -30,7 +28,7 @@ _SAVE_TEMPLATE = Tell(
 _IDLE = "used = 0 AND timer_at IS NULL AND horizon_at IS NULL AND rest IS NULL"
 LOAD = (
     "SELECT gate.* FROM unnest($1::text[]) AS wanted,"  # noqa: S608  (names only)
-    f" LATERAL (SELECT {_COLUMNS} FROM @gate WHERE name = wanted"
+    f" LATERAL (SELECT {GATE} FROM @gate WHERE name = wanted"
     " ORDER BY no DESC LIMIT 1) AS gate"
 )
 QUIET = (
@@ -53,7 +51,7 @@ _REMOVE = Tell(
     of("gate"),
 )
 _PAGE = Ask(
-    f"SELECT {_COLUMNS} FROM @gate WHERE name > $1 AND NOT ({_IDLE})"  # noqa: S608  (names only)
+    f"SELECT {GATE} FROM @gate WHERE name > $1 AND NOT ({_IDLE})"  # noqa: S608  (names only)
     " ORDER BY name LIMIT $2",
     of("gate"),
 )
@@ -69,28 +67,11 @@ _NEXT_TIMER = Ask(
     ahead=True,
 )
 _SHORT_HORIZONS = Ask(
-    f"SELECT {_COLUMNS} FROM @gate"  # noqa: S608  (names only)
+    f"SELECT {GATE} FROM @gate"  # noqa: S608  (names only)
     " WHERE horizon_at < @now + $1 AND horizon_at IS NOT NULL ORDER BY horizon_at, name LIMIT $2",
     of("gate"),
     ahead=True,
 )
-
-
-class _Rest(NamedTuple):
-    """What most gates have nothing of."""
-
-    capacity: int | None
-    closed_until: int | None
-    closed_by: str
-    closed_reason: str
-    last: str
-    lanes: tuple[str, ...]
-    zone: str | None
-    opens: tuple[tuple[int, int], ...]
-
-
-_NOTHING = _Rest(None, None, "", "", "", (), None, ())
-_decode_rest = decoder(_Rest)
 
 
 class PostgresGates:
@@ -104,14 +85,7 @@ class PostgresGates:
         version, known = session.number(DEFINITIONS), session.shared.templates
         if known is not None and known.version == version and not session.defined:
             return known.rows
-        found = {
-            name: TemplateRow(
-                spec=decode_gate_spec(spec),
-                override=decode_gate_spec(override) if override is not None else None,
-            )
-            for name, spec, override in session.ask(_TEMPLATES)
-        }
-        rows = MappingProxyType(found)
+        rows = read_templates(session.ask(_TEMPLATES))
         if session.learns:
             session.shared.templates = Templates(version, rows)
         return rows
@@ -144,7 +118,9 @@ class PostgresGates:
         hours = self._session.shared.hours
         found = {name: hours[name].clone() for name in names if name in hours}
         # Whatever is not known is asked for, which ends this look.
-        return found or {row[0]: _row(row) for row in self._session.fetch(LOAD, (Texts(names),))}
+        return found or {
+            row[0]: read_gate(row) for row in self._session.fetch(LOAD, (Texts(names),))
+        }
 
     def _fetch(self, names: list[str]) -> None:
         bound = Texts(names)
@@ -174,7 +150,7 @@ class PostgresGates:
             session.tell(_REMOVE, Texts(idle))
 
     def page(self, after: str, limit: int) -> list[GateRow]:
-        return [_row(row) for row in self._session.ask(_PAGE, after, limit)]
+        return [read_gate(row) for row in self._session.ask(_PAGE, after, limit)]
 
     def due_timers(self, limit: int) -> list[str]:
         return [name for (name,) in self._session.ask(_DUE_TIMERS, limit)]
@@ -186,7 +162,7 @@ class PostgresGates:
     def short_horizons(self, before_at: int, limit: int) -> list[GateRow]:
         # By how much ahead is what the next step asks, too.
         ahead_ms = before_at - self._session.now
-        return [_row(row) for row in self._session.ask(_SHORT_HORIZONS, ahead_ms, limit)]
+        return [read_gate(row) for row in self._session.ask(_SHORT_HORIZONS, ahead_ms, limit)]
 
 
 def take_gates(session: Session, names: Iterable[str], rows: Rows, quiet: Rows) -> None:
@@ -201,7 +177,7 @@ def take_gates(session: Session, names: Iterable[str], rows: Rows, quiet: Rows) 
     known = session.gates
     known.update(dict.fromkeys(names))
     for kept in rows:
-        row = _row(kept)
+        row = read_gate(kept)
         known[row.name] = None if row.idle() else row
         if row.horizon_at is not None and session.learns:
             session.shared.hours[row.name] = row
@@ -216,40 +192,5 @@ def _columns(rows: list[GateRow]) -> tuple[Texts | Numbers | MaybeNumbers | Blob
         Numbers(row.used for row in rows),
         MaybeNumbers(row.timer_at for row in rows),
         MaybeNumbers(row.horizon_at for row in rows),
-        Blobs(_encoded_rest(row) for row in rows),
-    )
-
-
-def _encoded_rest(row: GateRow) -> bytes | None:
-    rest = _Rest(
-        row.capacity,
-        row.closed_until,
-        row.closed_by,
-        row.closed_reason,
-        row.last,
-        row.lanes,
-        row.zone,
-        row.opens,
-    )
-    return encode(rest) if rest != _NOTHING else None
-
-
-def _row(kept: Row) -> GateRow:
-    name, template, pool, used, timer_at, horizon_at, data = kept
-    rest = _decode_rest(data) if data is not None else _NOTHING
-    return GateRow(
-        name=name,
-        template=template,
-        pool=pool,
-        used=used,
-        capacity=rest.capacity,
-        closed_until=rest.closed_until,
-        closed_by=rest.closed_by,
-        closed_reason=rest.closed_reason,
-        last=rest.last,
-        timer_at=timer_at,
-        lanes=rest.lanes,
-        zone=rest.zone,
-        opens=rest.opens,
-        horizon_at=horizon_at,
+        Blobs(encode_rest(row) for row in rows),
     )

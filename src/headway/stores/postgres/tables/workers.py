@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.stores.ledger.packing import decode_names, encode
+from headway.stores.ledger.columns.workers import WORKER, read_worker, worker_values
 from headway.stores.ledger.rows import WorkerRow
 from headway.stores.postgres.arrays import Texts
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.statement import Ask, Row, Tell, of
+from headway.stores.postgres.statement import Ask, Tell, of
 
-_COLUMNS = "id, name, lanes, seen_at, lease_until, request, lapsed"
 LOAD = Ask(
-    f"SELECT {_COLUMNS} FROM @worker WHERE id = $1 ORDER BY no DESC LIMIT 1",  # noqa: S608  (names only)
+    f"SELECT {WORKER} FROM @worker WHERE id = $1 ORDER BY no DESC LIMIT 1",  # noqa: S608  (names only)
     of("worker"),
     ahead=True,
 )
@@ -28,7 +27,7 @@ _SAVE = Tell(
 )
 _REMOVE = Tell("DELETE FROM @worker WHERE id = ANY ($1)", of("worker"))
 _LAPSED = Ask(
-    f"SELECT {_COLUMNS} FROM @worker"  # noqa: S608  (names only)
+    f"SELECT {WORKER} FROM @worker"  # noqa: S608  (names only)
     " WHERE NOT lapsed AND lease_until <= @now ORDER BY lease_until, id LIMIT $1",
     of("worker"),
     ahead=True,
@@ -39,7 +38,7 @@ _NEXT_LAPSE = Ask(
     ahead=True,
 )
 _ALL = Ask(
-    f"SELECT {_COLUMNS} FROM @worker ORDER BY id",  # noqa: S608  (names only)
+    f"SELECT {WORKER} FROM @worker ORDER BY id",  # noqa: S608  (names only)
     of("worker"),
     ahead=True,
 )
@@ -53,43 +52,21 @@ class PostgresWorkers:
 
     def load(self, worker: str) -> WorkerRow | None:
         rows = self._session.ask(LOAD, worker)
-        return _row(rows[0]) if rows else None
+        return read_worker(rows[0]) if rows else None
 
     def save(self, row: WorkerRow) -> None:
-        self._session.tell(
-            _SAVE,
-            row.id,
-            row.name,
-            encode(row.lanes),
-            row.seen_at,
-            row.lease_until,
-            row.request,
-            row.lapsed,
-        )
+        self._session.tell(_SAVE, *worker_values(row))
 
     def remove(self, workers: Sequence[str]) -> None:
         if workers:
             self._session.tell(_REMOVE, Texts(workers))
 
     def lapsed(self, limit: int) -> list[WorkerRow]:
-        return [_row(row) for row in self._session.ask(_LAPSED, limit)]
+        return [read_worker(row) for row in self._session.ask(_LAPSED, limit)]
 
     def next_lapse(self) -> int | None:
         rows = self._session.ask(_NEXT_LAPSE)
         return rows[0][0] if rows else None
 
     def all(self) -> list[WorkerRow]:
-        return [_row(row) for row in self._session.ask(_ALL)]
-
-
-def _row(kept: Row) -> WorkerRow:
-    worker, name, lanes, seen_at, lease_until, request, lapsed = kept
-    return WorkerRow(
-        id=worker,
-        name=name,
-        lanes=decode_names(lanes),
-        seen_at=seen_at,
-        lease_until=lease_until,
-        request=request,
-        lapsed=lapsed,
-    )
+        return [read_worker(row) for row in self._session.ask(_ALL)]

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from headway.stores.ledger.packing import decode_entry, encode_entry
+from headway.stores.ledger.columns.entries import ENTRY, entry_values, read_entry
 from headway.stores.ledger.rows import EntryRow
 from headway.stores.sqlite.session import Session
 
-_LOAD = (
-    "SELECT name, spec, revision, last_fired, ahead_until, folded, first_seen_at"
-    " FROM entry WHERE name = ?"
-)
-_ALL = (
-    "SELECT name, spec, revision, last_fired, ahead_until, folded, first_seen_at"
-    " FROM entry ORDER BY name"
-)
+_LOAD = f"SELECT {ENTRY} FROM entry WHERE name = ?"  # noqa: S608  (names of columns only)
+_ALL = f"SELECT {ENTRY} FROM entry ORDER BY name"  # noqa: S608  (names of columns only)
 _SAVE = (
     "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
     " spec = excluded.spec, revision = excluded.revision, last_fired = excluded.last_fired,"
     " ahead_until = excluded.ahead_until, folded = excluded.folded,"
     " first_seen_at = excluded.first_seen_at"
 )
-
-_Kept = tuple[str, bytes | None, int, int | None, int | None, int, int]
 
 
 class SqliteEntries:
@@ -33,36 +25,12 @@ class SqliteEntries:
     def load(self, name: str) -> EntryRow | None:
         """An entry; a copy."""
         row = self._db.execute(_LOAD, (name,)).fetchone()
-        return _row(row) if row is not None else None
+        return read_entry(row) if row is not None else None
 
     def all(self) -> list[EntryRow]:
         """All entries, removed ones among them, by name."""
-        return [_row(row) for row in self._db.execute(_ALL)]
+        return [read_entry(row) for row in self._db.execute(_ALL)]
 
     def save(self, row: EntryRow) -> None:
         """Writes an entry."""
-        self._db.execute(
-            _SAVE,
-            (
-                row.name,
-                encode_entry(row.spec),
-                row.revision,
-                row.last_fired,
-                row.ahead_until,
-                row.folded,
-                row.first_seen_at,
-            ),
-        )
-
-
-def _row(kept: _Kept) -> EntryRow:
-    name, spec, revision, last_fired, ahead_until, folded, first_seen_at = kept
-    return EntryRow(
-        name=name,
-        spec=decode_entry(spec),
-        revision=revision,
-        last_fired=last_fired,
-        ahead_until=ahead_until,
-        folded=folded,
-        first_seen_at=first_seen_at,
-    )
+        self._db.execute(_SAVE, entry_values(row))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
 
-from headway.stores.ledger.packing import decode_gate_spec, decoder, encode, encode_gate_spec
+from headway.stores.ledger.columns.gates import GATE, encode_rest, read_gate, read_templates
+from headway.stores.ledger.packing import encode_gate_spec
 from headway.stores.ledger.rows import GateRow, TemplateRow
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.numbers import DEFINITIONS
@@ -17,49 +16,25 @@ _SAVE_TEMPLATE = (
     "INSERT INTO template VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE"
     " SET spec = excluded.spec, override = excluded.override"
 )
-_LOAD = (
-    "SELECT name, template, pool, used, timer_at, horizon_at, rest FROM gate"
-    " WHERE name IN carray(?)"
-)
+_LOAD = f"SELECT {GATE} FROM gate WHERE name IN carray(?)"  # noqa: S608  (names of columns only)
 _SAVE = (
     "INSERT INTO gate VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
     " template = excluded.template, pool = excluded.pool, used = excluded.used,"
     " timer_at = excluded.timer_at, horizon_at = excluded.horizon_at, rest = excluded.rest"
 )
 _REMOVE = "DELETE FROM gate WHERE name = ?"
-_PAGE = (
-    "SELECT name, template, pool, used, timer_at, horizon_at, rest FROM gate"
-    " WHERE name > ? ORDER BY name LIMIT ?"
-)
+_PAGE = f"SELECT {GATE} FROM gate WHERE name > ? ORDER BY name LIMIT ?"  # noqa: S608  (names of columns only)
 _DUE_TIMERS = (
     "SELECT name FROM gate INDEXED BY gate_timer"
     " WHERE timer_at <= ? AND timer_at IS NOT NULL ORDER BY timer_at, name LIMIT ?"
 )
 _NEXT_TIMER = "SELECT min(timer_at) FROM gate INDEXED BY gate_timer WHERE timer_at IS NOT NULL"
 _SHORT_HORIZONS = (
-    "SELECT name, template, pool, used, timer_at, horizon_at, rest"
-    " FROM gate INDEXED BY gate_horizon"
+    f"SELECT {GATE} FROM gate INDEXED BY gate_horizon"  # noqa: S608  (names of columns only)
     " WHERE horizon_at < ? AND horizon_at IS NOT NULL ORDER BY horizon_at, name LIMIT ?"
 )
 
 _Kept = tuple[str, str, str, int, int | None, int | None, bytes | None]
-
-
-class _Rest(NamedTuple):
-    """What most gates have nothing of."""
-
-    capacity: int | None
-    closed_until: int | None
-    closed_by: str
-    closed_reason: str
-    last: str
-    lanes: tuple[str, ...]
-    zone: str | None
-    opens: tuple[tuple[int, int], ...]
-
-
-_NOTHING = _Rest(None, None, "", "", "", (), None, ())
-_decode_rest = decoder(_Rest)
 
 
 class SqliteGates:
@@ -73,14 +48,8 @@ class SqliteGates:
         """All declared gates by name; not to be changed in place."""
         memory, definitions = self._session.memory, self._session.numbers.get(DEFINITIONS)
         if memory.templates is None or memory.definitions != definitions:
-            found = {
-                name: TemplateRow(
-                    spec=decode_gate_spec(spec),
-                    override=decode_gate_spec(override) if override is not None else None,
-                )
-                for name, spec, override in self._db.execute(_TEMPLATES)
-            }
-            memory.templates, memory.definitions = MappingProxyType(found), definitions
+            memory.templates = read_templates(self._db.execute(_TEMPLATES))
+            memory.definitions = definitions
         return memory.templates
 
     def save_template(self, row: TemplateRow) -> None:
@@ -94,7 +63,7 @@ class SqliteGates:
         wanted = tuple(names)
         if not wanted:
             return {}
-        return {row[0]: _row(row) for row in self._db.execute(_LOAD, (text_list(wanted),))}
+        return {row[0]: read_gate(row) for row in self._db.execute(_LOAD, (text_list(wanted),))}
 
     def save(self, rows: Iterable[GateRow]) -> None:
         """Writes gates; one that is idle is removed."""
@@ -112,7 +81,7 @@ class SqliteGates:
 
     def page(self, after: str, limit: int) -> list[GateRow]:
         """Gates that have a row, by name, those above `after`."""
-        return [_row(row) for row in self._db.execute(_PAGE, (after, limit))]
+        return [read_gate(row) for row in self._db.execute(_PAGE, (after, limit))]
 
     def due_timers(self, limit: int) -> list[str]:
         """Gates whose timer has come, earliest first."""
@@ -124,40 +93,9 @@ class SqliteGates:
 
     def short_horizons(self, before_at: int, limit: int) -> list[GateRow]:
         """Hours that are known only up to a moment before this one."""
-        return [_row(row) for row in self._db.execute(_SHORT_HORIZONS, (before_at, limit))]
+        return [read_gate(row) for row in self._db.execute(_SHORT_HORIZONS, (before_at, limit))]
 
 
 def _columns(row: GateRow) -> _Kept:
-    rest = _Rest(
-        row.capacity,
-        row.closed_until,
-        row.closed_by,
-        row.closed_reason,
-        row.last,
-        row.lanes,
-        row.zone,
-        row.opens,
-    )
-    kept = encode(rest) if rest != _NOTHING else None
-    return (row.name, row.template, row.pool, row.used, row.timer_at, row.horizon_at, kept)
-
-
-def _row(kept: _Kept) -> GateRow:
-    name, template, pool, used, timer_at, horizon_at, data = kept
-    rest = _decode_rest(data) if data is not None else _NOTHING
-    return GateRow(
-        name=name,
-        template=template,
-        pool=pool,
-        used=used,
-        capacity=rest.capacity,
-        closed_until=rest.closed_until,
-        closed_by=rest.closed_by,
-        closed_reason=rest.closed_reason,
-        last=rest.last,
-        timer_at=timer_at,
-        lanes=rest.lanes,
-        zone=rest.zone,
-        opens=rest.opens,
-        horizon_at=horizon_at,
-    )
+    rest = encode_rest(row)
+    return (row.name, row.template, row.pool, row.used, row.timer_at, row.horizon_at, rest)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.stores.ledger.packing import decode_names, encode
+from headway.stores.ledger.columns.workers import WORKER, read_worker, worker_values
 from headway.stores.ledger.rows import WorkerRow
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session
 
-_LOAD = "SELECT id, name, lanes, seen_at, lease_until, request, lapsed FROM worker WHERE id = ?"
+_LOAD = f"SELECT {WORKER} FROM worker WHERE id = ?"  # noqa: S608  (names of columns only)
 _SAVE = (
     "INSERT INTO worker VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
     " name = excluded.name, lanes = excluded.lanes, seen_at = excluded.seen_at,"
@@ -17,14 +17,11 @@ _SAVE = (
 )
 _REMOVE = "DELETE FROM worker WHERE id IN carray(?)"
 _LAPSED = (
-    "SELECT id, name, lanes, seen_at, lease_until, request, lapsed"
-    " FROM worker INDEXED BY worker_lease"
+    f"SELECT {WORKER} FROM worker INDEXED BY worker_lease"  # noqa: S608  (names of columns only)
     " WHERE lapsed = 0 AND lease_until <= ? ORDER BY lease_until, id LIMIT ?"
 )
 _NEXT_LAPSE = "SELECT min(lease_until) FROM worker INDEXED BY worker_lease WHERE lapsed = 0"
-_ALL = "SELECT id, name, lanes, seen_at, lease_until, request, lapsed FROM worker ORDER BY id"
-
-_Kept = tuple[str, str, bytes, int, int, int, int]
+_ALL = f"SELECT {WORKER} FROM worker ORDER BY id"  # noqa: S608  (names of columns only)
 
 
 class SqliteWorkers:
@@ -37,22 +34,11 @@ class SqliteWorkers:
     def load(self, worker: str) -> WorkerRow | None:
         """A worker; a copy."""
         row = self._db.execute(_LOAD, (worker,)).fetchone()
-        return _row(row) if row is not None else None
+        return read_worker(row) if row is not None else None
 
     def save(self, row: WorkerRow) -> None:
         """Writes a worker."""
-        self._db.execute(
-            _SAVE,
-            (
-                row.id,
-                row.name,
-                encode(row.lanes),
-                row.seen_at,
-                row.lease_until,
-                row.request,
-                row.lapsed,
-            ),
-        )
+        self._db.execute(_SAVE, worker_values(row))
 
     def remove(self, workers: Sequence[str]) -> None:
         """Forgets workers."""
@@ -61,7 +47,7 @@ class SqliteWorkers:
 
     def lapsed(self, limit: int) -> list[WorkerRow]:
         """Workers whose lease has ended and that no sweep has seen yet."""
-        return [_row(row) for row in self._db.execute(_LAPSED, (self._session.now, limit))]
+        return [read_worker(row) for row in self._db.execute(_LAPSED, (self._session.now, limit))]
 
     def next_lapse(self) -> int | None:
         """When the next lease ends."""
@@ -69,17 +55,4 @@ class SqliteWorkers:
 
     def all(self) -> list[WorkerRow]:
         """All workers, by id."""
-        return [_row(row) for row in self._db.execute(_ALL)]
-
-
-def _row(kept: _Kept) -> WorkerRow:
-    worker, name, lanes, seen_at, lease_until, request, lapsed = kept
-    return WorkerRow(
-        id=worker,
-        name=name,
-        lanes=decode_names(lanes),
-        seen_at=seen_at,
-        lease_until=lease_until,
-        request=request,
-        lapsed=bool(lapsed),
-    )
+        return [read_worker(row) for row in self._db.execute(_ALL)]
