@@ -53,7 +53,7 @@ class Service:
         self.rates = RequestRates(options.requests_per_s, self.timing)
         self.gates = DeclaredGates(store, self.timing)
         self.lobby = Lobby(store, self.timing)
-        self.hooks = Hooks(options.hooks)
+        self.hooks = Hooks(options.hooks, public_url=options.public_url, timing=self.timing)
         self.stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -4,5 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-ROUTERS: tuple[APIRouter, ...] = ()
+from headway.server.routes import hooks, signals
+
+ROUTERS: tuple[APIRouter, ...] = (signals.ROUTES, hooks.ROUTES)
 """Each resource's router; a system brings its own besides."""

@@ -1,0 +1,84 @@
+"""A signal as it is said over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from headway.contract.signals import Signal
+from headway.core.errors import InvalidValue
+from headway.core.naming import MAX_NAME
+from headway.runtime.signals import Final, SignalOptions, read_signal
+from headway.server.bodies.body import Body
+from headway.server.bodies.words import Name, Span, Text
+
+VERBS = ("final", "progress", "note")
+"""Of these, a signal says exactly one."""
+
+
+class SignalBody(Body):
+    """What a signal says: exactly one of `final`, `progress` and `note`."""
+
+    event: Name = Field(description="The event's id; each is applied once.", examples=["evt-7"])
+    final: Final | None = Field(default=None, description="Settles the job: what becomes of it.")
+    progress: bool = Field(default=False, description="The work goes on.")
+    note: Name | None = Field(
+        default=None, description="A label for the record; also after the end."
+    )
+    extend: Span | None = Field(
+        default=None, description="Of a progress: the new time from now to the deadline."
+    )
+    body: Any = Field(default=None, description="For the record: any JSON.")
+    reason: Text = Field(default="", description="Of a final dead, retry or declined; of a note.")
+    after: Span | None = Field(
+        default=None, description="Of a final retry: replaces the policy's delay."
+    )
+    candidate: str = Field(
+        default="", max_length=MAX_NAME, description="Who answers an offer; else whoever is asked."
+    )
+
+    def signal(self, key: str) -> Signal:
+        """The signal for a key.
+
+        Raises:
+            InvalidValue: it says nothing or too much, or the key is unusable.
+            PayloadTooLarge: the body is above the limit.
+        """
+        options: SignalOptions = {
+            "progress": self.progress,
+            "body": self.body,
+            "reason": self.reason,
+            "candidate": self.candidate.replace("\0", "\ufffd"),
+        }
+        if self.final is not None:
+            options["final"] = self.final
+        if self.note is not None:
+            options["note"] = self.note
+        if self.extend is not None:
+            options["extend"] = timedelta(milliseconds=self.extend)
+        if self.after is not None:
+            options["after"] = timedelta(milliseconds=self.after)
+        return read_signal(key, self.event, options)
+
+
+def signal_of(key: str, fields: Mapping[str, object]) -> Signal:
+    """The signal that fields say which came by another way than as a JSON body.
+
+    Args:
+        key: of the job.
+        fields: those of `SignalBody`.
+
+    Raises:
+        InvalidValue: they are none; the message names the field, never its value.
+        PayloadTooLarge: the body is above the limit.
+    """
+    try:
+        return SignalBody.model_validate(dict(fields)).signal(key)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the signal"
+        message = f"{where}: {first['msg'].removeprefix('Value error, ')}"
+        raise InvalidValue(message) from None

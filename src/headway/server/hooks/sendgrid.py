@@ -1,0 +1,110 @@
+"""SendGrid: events of mail, many in one webhook.
+
+Source: SendGrid, "Event Webhook Reference", "Getting started with the Event Webhook security".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from headway.contract.signals import Decided, Signal, SignalKind
+from headway.core.errors import InvalidValue
+from headway.server.hooks.request import HookRequest, is_object
+from headway.server.hooks.said import Says, digest_id, event_id
+from headway.server.hooks.signatures import TOLERANCE_MS, check_fresh, refuse, strict_base64
+
+SIGNATURE = "x-twilio-email-event-webhook-signature"
+TIMESTAMP = "x-twilio-email-event-webhook-timestamp"
+REF = "headway_ref"
+"""The custom argument of a mail that names its job's reference."""
+
+EVENTS: Mapping[str, Says] = {
+    "processed": Says(kind=SignalKind.NOTE),
+    "deferred": Says(kind=SignalKind.NOTE),
+    "delivered": Says(noted=True),
+    "bounce": Says(decided=Decided.DEAD, noted=True),
+    "dropped": Says(decided=Decided.DEAD, noted=True),
+    "open": Says(kind=SignalKind.NOTE),
+    "click": Says(kind=SignalKind.NOTE),
+    "spamreport": Says(kind=SignalKind.NOTE),
+    "unsubscribe": Says(kind=SignalKind.NOTE),
+    "group_unsubscribe": Says(kind=SignalKind.NOTE),
+    "group_resubscribe": Says(kind=SignalKind.NOTE),
+}
+
+_MOST_SIGNATURE = 200
+# What follows in an event's id is the way the mail took through SendGrid; the sender is told only
+# what stands before it.
+_WAY = re.compile(r"\.(?:filter|recv).*\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SendGrid:
+    """SendGrid, by the public keys of its event webhooks.
+
+    A job is found by the custom argument `headway_ref` of its mail, else by the `X-Message-Id`
+    that SendGrid answered, which the job says with `known_as`.
+
+    Attributes:
+        public_keys: P-256; several while one replaces another.
+        tolerance_ms: how far its moment may lie from now.
+        only_refs: pass over mail without `headway_ref`, since others send by this account too.
+    """
+
+    public_keys: Sequence[EllipticCurvePublicKey]
+    tolerance_ms: int = TOLERANCE_MS
+    only_refs: bool = False
+
+    def verify(self, request: HookRequest, now: int) -> None:
+        """See `Provider.verify`."""
+        said, timestamp = request.needed(SIGNATURE), request.needed(TIMESTAMP)
+        signature = strict_base64(said) if len(said) <= _MOST_SIGNATURE else None
+        signed = timestamp.encode("utf-8", "replace") + request.body
+        if signature is None or not any(_fits(key, signature, signed) for key in self.public_keys):
+            refuse()
+        check_fresh(timestamp, now, self.tolerance_ms)
+
+    def signals(self, request: HookRequest) -> Sequence[Signal]:
+        """See `Provider.signals`.
+
+        Raises:
+            InvalidValue: it is no list of events.
+        """
+        events = request.json()
+        if not isinstance(events, list):
+            message = "the webhook is no list of events"
+            raise InvalidValue(message)
+        rows = cast("list[object]", events)
+        return [one for event in rows if is_object(event) for one in self._told(event)]
+
+    def _told(self, event: Mapping[str, object]) -> list[Signal]:
+        status, ref, mail = event.get("event"), event.get(REF), event.get("sg_message_id")
+        key = ref if isinstance(ref, str) and ref else None
+        if key is None and not self.only_refs and isinstance(mail, str):
+            key = _WAY.sub("", mail)
+        if key is None or not isinstance(status, str) or status not in EVENTS:
+            return []
+        own = event.get("sg_event_id")
+        if not isinstance(own, str) or not own:
+            own = digest_id(msgspec.json.encode(event, order="sorted"))
+        said = event.get("reason") or event.get("response")
+        reason = f"{status}, {said}" if isinstance(said, str) else status
+        return EVENTS[status].signals(
+            key, event_id("sendgrid", own), status=status, body=event, reason=reason
+        )
+
+
+def _fits(key: EllipticCurvePublicKey, signature: bytes, signed: bytes) -> bool:
+    try:
+        key.verify(signature, signed, ECDSA(SHA256()))
+    except InvalidSignature:
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""Standard Webhooks: signed by whoever you give a key, or by a public key that you are given.
+
+Source: the Standard Webhooks specification, "Signature scheme" and "Verifying signatures".
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from headway.contract.signals import Signal
+from headway.core.errors import InvalidValue
+from headway.server.bodies.signal import signal_of
+from headway.server.hooks.request import HookRequest, is_object
+from headway.server.hooks.said import event_id
+from headway.server.hooks.signatures import (
+    TOLERANCE_MS,
+    any_same,
+    check_fresh,
+    refuse,
+    strict_base64,
+)
+
+ID = "webhook-id"
+TIMESTAMP = "webhook-timestamp"
+SIGNATURE = "webhook-signature"
+TYPE = "headway.signal"
+
+_MOST_SIGNATURES = 16
+_MOST_ID = 256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standard:
+    """A sender of Standard Webhooks.
+
+    Attributes:
+        name: of the sender; its events are told apart from those of others by it.
+        secrets: for `v1`, HMAC-SHA256.
+        public_keys: for `v1a`, ed25519.
+        tolerance_ms: how far its moment may lie from now.
+    """
+
+    name: str
+    secrets: Sequence[bytes] = field(default=(), repr=False)
+    public_keys: Sequence[Ed25519PublicKey] = ()
+    tolerance_ms: int = TOLERANCE_MS
+
+    def verify(self, request: HookRequest, now: int) -> None:
+        """See `Provider.verify`."""
+        own, timestamp = request.needed(ID), request.needed(TIMESTAMP)
+        signatures = request.needed(SIGNATURE).split(" ")
+        if len(own) > _MOST_ID or len(signatures) > _MOST_SIGNATURES:
+            refuse()
+        signed = f"{own}.{timestamp}.".encode("utf-8", "replace") + request.body
+        # Each is looked at, whether or not one before it fits.
+        if True not in [self._fits(one, signed) for one in signatures]:
+            refuse()
+        check_fresh(timestamp, now, self.tolerance_ms)
+
+    def signals(self, request: HookRequest) -> Sequence[Signal]:
+        """See `Provider.signals`.
+
+        Raises:
+            InvalidValue: it is no signal, though it says that it is one.
+        """
+        said = request.json()
+        if not is_object(said) or said.get("type") != TYPE:
+            return []
+        data = said.get("data")
+        if not is_object(data):
+            message = f"the data of a {TYPE} is no object"
+            raise InvalidValue(message, hint='{"key": "…", "final": "succeeded"}')
+        key = data.get("key")
+        if not isinstance(key, str):
+            message = f"the data of a {TYPE} names no key"
+            raise InvalidValue(message, hint="a job's reference, or a key that it is known as")
+        own = {"event": event_id(self.name, request.needed(ID))}
+        said_of_it = {name: value for name, value in data.items() if name != "key"}
+        return [signal_of(key, own | said_of_it)]
+
+    def _fits(self, signature: str, signed: bytes) -> bool:
+        version, _, text = signature.partition(",")
+        if version == "v1":
+            expected = [b64encode(hmac.digest(one, signed, sha256)) for one in self.secrets]
+            return any_same(expected, text.encode("utf-8", "surrogatepass"))
+        if version == "v1a":
+            data = strict_base64(text)
+            return data is not None and any(
+                _signed_by(key, data, signed) for key in self.public_keys
+            )
+        return False
+
+
+def _signed_by(key: Ed25519PublicKey, signature: bytes, signed: bytes) -> bool:
+    try:
+        key.verify(signature, signed)
+    except InvalidSignature:
+        return False
+    return True
