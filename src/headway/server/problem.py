@@ -120,7 +120,9 @@ def problem(
 
 def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
     """The reply for an error of the tree; what only concerns the inside is not told."""
-    status = status_of(error)
+    more: dict[str, object] = dict(getattr(error, "problem", {}))
+    said = more.pop("status", None)
+    status = said if isinstance(said, int) else status_of(error)
     headers: dict[str, str] = {}
     if status in {429, 503}:
         headers["Retry-After"] = str(RETRY_AFTER_S)
@@ -129,7 +131,6 @@ def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("%s: %s", type(error).__name__, error, exc_info=error)
         return _unexpected(request)
-    more = getattr(error, "problem", {})
     return problem(
         status,
         code=error.code,

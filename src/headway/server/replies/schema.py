@@ -46,7 +46,7 @@ def page_model(view: type[Any]) -> type[BaseModel]:
     )
 
 
-def reply(name: str, doc: str, **given: tuple[Any, str]) -> type[BaseModel]:
+def reply(name: str, doc: str, /, **given: tuple[Any, str]) -> type[BaseModel]:
     """A model of facts that no view tells.
 
     Args:
@@ -63,7 +63,7 @@ def reply(name: str, doc: str, **given: tuple[Any, str]) -> type[BaseModel]:
     return _model(name, doc, described, {})
 
 
-def and_more(view: type[Any], name: str, **given: tuple[Any, str]) -> type[BaseModel]:
+def and_more(view: type[Any], name: str, /, **given: tuple[Any, str]) -> type[BaseModel]:
     """The model of a view's fields and further ones.
 
     Args:

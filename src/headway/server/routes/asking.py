@@ -1,0 +1,131 @@
+"""What many routes ask: which page, under what key a call is repeated, what revision is meant."""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeVar
+
+from fastapi import Header, Query
+from pydantic import Field
+
+from headway.contract.views import Page
+from headway.core.errors import InvalidValue
+from headway.server.bodies.body import Asked
+
+Row = TypeVar("Row")
+
+MOST_ROWS = 1_000
+"""Rows of a page."""
+
+Limit = Annotated[int, Field(ge=1, le=MOST_ROWS, description="At most so many rows.")]
+Cursor = Annotated[
+    str | None, Field(max_length=4_000, description="From the page before; none for the first.")
+]
+
+RepeatKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="Makes a repeat of this request have the effect of one; any text, such as a "
+        "UUID, of up to 255 characters.",
+        min_length=1,
+        max_length=255,
+    ),
+]
+
+_NO_CURSOR = "the cursor is not one of this listing"
+_CURSOR = "pass the cursor of the page before"
+
+_TAG = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})', re.ASCII)
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        description='The revision of the definitions that you know, as `"17"`; if it is not the '
+        "current one, nothing is changed and the reply is 409.",
+        examples=['"17"'],
+    ),
+]
+
+
+class PageAsked(Asked):
+    """Which page of a listing."""
+
+    limit: Limit = 100
+    cursor: Cursor = None
+
+
+WhichPage = Annotated[PageAsked, Query()]
+
+
+def revision_of(if_match: str | None) -> int | None:
+    """The revision that a caller knows; None where it named none.
+
+    Raises:
+        InvalidValue: it is no revision.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = _TAG.fullmatch(if_match.strip())
+    if found is None:
+        message = "If-Match is no revision of the definitions"
+        raise InvalidValue(message, hint='as the ETag said it: "17"')
+    return int(found[1] or found[2])
+
+
+def etag(revision: int) -> dict[str, str]:
+    """The headers that tell the definitions' revision."""
+    return {"ETag": f'"{revision}"'}
+
+
+def wrapped(cursor: str | None) -> str | None:
+    """A store's cursor as text that any URL takes."""
+    return None if cursor is None else urlsafe_b64encode(cursor.encode()).decode().rstrip("=")
+
+
+def unwrapped(cursor: str | None) -> str | None:
+    """A store's cursor, of what `wrapped` made of it.
+
+    Raises:
+        InvalidValue: it is none of ours.
+    """
+    if cursor is None:
+        return None
+    try:
+        text = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except (Error, ValueError):
+        raise InvalidValue(_NO_CURSOR, hint=_CURSOR) from None
+    if wrapped(text) != cursor or "\0" in text:
+        raise InvalidValue(_NO_CURSOR, hint=_CURSOR)
+    return text
+
+
+def numbered(cursor: str | None) -> str | None:
+    """A cursor of a listing that goes by numbers.
+
+    Raises:
+        InvalidValue: it is none of ours.
+    """
+    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+        raise InvalidValue(_NO_CURSOR, hint=_CURSOR)
+    return cursor
+
+
+def page_of(rows: Sequence[Row], name: Callable[[Row], str], asked: PageAsked) -> Page[Row]:
+    """A page of what a store tells whole.
+
+    Args:
+        rows: all of them.
+        name: what they are ordered by; unique.
+        asked: which page.
+
+    Raises:
+        InvalidValue: the cursor is none of ours.
+    """
+    after = unwrapped(asked.cursor)
+    left = sorted((one for one in rows if after is None or name(one) > after), key=name)
+    cut = left[: asked.limit]
+    return Page(rows=tuple(cut), cursor=wrapped(name(cut[-1])) if len(left) > len(cut) else None)

@@ -1,0 +1,72 @@
+"""What a caller sees of jobs: those of its tenants and lanes; others do not exist for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from headway.contract.views import GateState, JobQuery, JobsQuery, JobView, WhyQuery, WhyView
+from headway.core.errors import UnknownJob
+from headway.server.access.caller import Caller
+from headway.server.service import Service
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_OTHER = "another's job"
+
+
+async def job_seen(service: Service, caller: Caller, id: str) -> JobView:  # noqa: A002  (the field's name)
+    """A job with its runs and trail.
+
+    Raises:
+        UnknownJob: there is none that the caller sees.
+    """
+    found = await service.store.read(JobQuery(id=id)) if _UUID.fullmatch(id) else None
+    if found is None or not caller.sees(found):
+        message = f"there is no job {id[:64]!r}"
+        raise UnknownJob(message, hint="GET /v1/jobs lists them; final ones are kept for a time")
+    return found
+
+
+async def seen_of(service: Service, caller: Caller, ids: Sequence[str]) -> Collection[str]:
+    """Which of up to 1000 jobs the caller sees; where it may see all, nobody is asked."""
+    usable = [one for one in dict.fromkeys(ids) if _UUID.fullmatch(one)]
+    if caller.tenants is None and caller.lanes is None:
+        return frozenset(usable)
+    if not usable:
+        return frozenset()
+    page = await service.store.read(JobsQuery(ids=tuple(usable), limit=1_000))
+    return frozenset(job.id for job in page.rows if caller.sees(job))
+
+
+async def why_seen(service: Service, caller: Caller, id: str) -> tuple[JobView, WhyView]:  # noqa: A002
+    """Why a job stands where it stands, and the job.
+
+    Who else holds a gate is told only of jobs that the caller sees.
+
+    Raises:
+        UnknownJob: there is no such job that the caller sees.
+    """
+    job = await job_seen(service, caller, id)
+    why = await service.store.read(WhyQuery(id=id))
+    if why is None:
+        message = f"there is no job {id[:64]!r} any more"
+        raise UnknownJob(message, hint="final ones are kept for a time")
+    holders = [one.job for gate in why.closed for one in gate.holders]
+    seen = await seen_of(service, caller, holders)
+    hidden = set(holders).difference(seen)
+    if not hidden:
+        return job, why
+    sentence = why.sentence
+    for one in hidden:
+        sentence = sentence.replace(one, _OTHER)
+    closed = tuple(_without(gate, hidden) for gate in why.closed)
+    return job, replace(why, sentence=sentence, closed=closed)
+
+
+def _without(gate: GateState, hidden: Collection[str]) -> GateState:
+    return replace(
+        gate,
+        holders=tuple(one for one in gate.holders if one.job not in hidden),
+        members=tuple(_without(one, hidden) for one in gate.members),
+    )
