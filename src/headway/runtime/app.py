@@ -23,6 +23,7 @@ from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.sources.sourcing import Sourcing
 from headway.runtime.timing import Timing
 from headway.runtime.within import inserts_within
+from headway.runtime.worker.plans import Middleware
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
 
@@ -56,6 +57,7 @@ class App(Registry):
         self._opener = opener
         self._given = store
         self._store = store
+        self._around: list[Callable[[Store], Store]] = []
         self._opening = Lock()
         self._background = Background()
 
@@ -67,7 +69,10 @@ class App(Registry):
         if self._store is None:
             with self._opening:
                 if self._store is None:
-                    self._store = self._opener(self._url)
+                    opened = self._opener(self._url)
+                    for wrap in self._around:
+                        opened = wrap(opened)
+                    self._store = opened
         return self._store
 
     def move_to(self, url: str) -> None:
@@ -83,6 +88,24 @@ class App(Registry):
             message = "the app has its store open already"
             raise InvalidValue(message, hint="say where the store is before it is used")
         self._url = url
+
+    def observe(self, around_store: Callable[[Store], Store], around_handlers: Middleware) -> None:
+        """Puts something around the app's store and, outermost, around each handler.
+
+        Args:
+            around_store: makes of a store one that does the same.
+            around_handlers: as for `middleware`.
+
+        Raises:
+            InvalidValue: the app has opened its store already.
+        """
+        if self._store is not self._given:
+            message = "the app has its store open already"
+            raise InvalidValue(message, hint="observe it before it is used")
+        self._around.append(around_store)
+        if self._given is not None:
+            self._given = self._store = around_store(self._given)
+        self._middleware.insert(0, around_handlers)
 
     async def declare(self) -> None:
         """Tells the store what gates, lanes and entries there are; done at the first use."""

@@ -12,6 +12,7 @@ from headway.cli.logging import configure_logging
 from headway.cli.serving import ServeOptions, serve
 from headway.cli.session import Session
 from headway.cli.status_line import keep_status_line
+from headway.cli.tracing import trace_if_asked
 from headway.contract.store import Store
 from headway.runtime import event_loop
 from headway.runtime.worker.worker import Worker
@@ -35,6 +36,7 @@ def run(
     """
     configure_logging(session.settings)
     opened = open_app(session, app_name)
+    trace_if_asked(opened, session.settings)
 
     async def status(store: Store, worker: Worker) -> None:
         del worker

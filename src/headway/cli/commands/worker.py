@@ -16,6 +16,7 @@ from headway.cli.processes import TETHER, Processes
 from headway.cli.progress import Meter, progress, silent
 from headway.cli.serving import Beside, ServeOptions, serve
 from headway.cli.session import Session
+from headway.cli.tracing import trace_if_asked
 from headway.contract.store import Store
 from headway.runtime import event_loop
 from headway.runtime.app import App
@@ -72,6 +73,7 @@ def worker(
             session.terminal.document({"processes": processes, "restarts": children.restarts})
         raise typer.Exit(code)
     opened = open_app(session, app_name)
+    trace_if_asked(opened, session.settings)
     if drain is None:
         settled = event_loop.run(serve(opened, options, tether=tether))
     else:

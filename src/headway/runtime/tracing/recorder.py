@@ -1,0 +1,208 @@
+"""The recorder: makes the spans of jobs' traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import Tracer as SdkTracer
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
+)
+
+from headway.contract.claims import ClaimReply, ClaimRequest
+from headway.contract.enqueue import Enqueued
+from headway.contract.outcomes import Died, Failed, FoundUnfit, Outcome, SettleRequest, Verdict
+from headway.contract.signals import Signal, SignalReply
+from headway.core.job import NewJob
+from headway.runtime.job import Job
+from headway.runtime.timing import REAL
+from headway.runtime.tracing.attributes import (
+    WORDS,
+    Attributes,
+    Operation,
+    of_claimed,
+    of_new,
+    of_operation,
+)
+from headway.runtime.tracing.identity import GivenIds, claim_span, enqueue_span, place, trace_id
+
+MOST_LINKS = 100
+"""Of one span of the caller's to the jobs that it made."""
+
+
+class Recorder:
+    """Makes the spans of jobs' traces.
+
+    A job's trace has the job's id, and begins with its enqueue. Below that span stands one for
+    each claim, and below each claim its run and what it wrote. The ids of the first two follow
+    from the job and its run, so that no process has to tell them to another.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        """Records to a tracer.
+
+        Args:
+            tracer: of the SDK; any other lets spans have no ids of their own choice: they are
+                in the right trace, but not below each other.
+        """
+        self._tracer = tracer
+        self._ids: GivenIds | None = None
+        self._sampler = None
+        if isinstance(tracer, SdkTracer):
+            given = tracer.id_generator
+            self._ids = given if isinstance(given, GivenIds) else GivenIds(given)
+            tracer.id_generator = self._ids
+            self._sampler = tracer.sampler
+
+    def enqueued(self, jobs: Sequence[NewJob], replies: Sequence[Enqueued], began: int) -> None:
+        """Begins the trace of each job that was made, linked with what made it.
+
+        Args:
+            jobs: as asked for.
+            replies: for each of them.
+            began: when they were asked for, in ns.
+        """
+        cause = get_current_span()
+        for job, reply in zip(jobs, replies, strict=True):
+            span = self._made(job, reply, cause, began)
+            span.end()
+            if cause.is_recording() and len(jobs) <= MOST_LINKS:
+                cause.add_link(span.get_span_context())
+
+    def claimed(self, request: ClaimRequest, reply: ClaimReply, began: int) -> None:
+        """Begins each run."""
+        for claimed in reply.jobs:
+            attributes = of_claimed(Operation.CLAIM, claimed, request.worker)
+            attributes["headway.waited_ms"] = max(0, reply.now - claimed.due_at)
+            with self._with_id(claimed.id, claim_span(claimed.id, claimed.run)):
+                span = self._tracer.start_span(
+                    f"{Operation.CLAIM} {claimed.lane}",
+                    self._below(claimed.id, enqueue_span(claimed.id)),
+                    SpanKind.CLIENT,
+                    attributes,
+                    start_time=began,
+                )
+            span.end()
+
+    def running(self, job: Job) -> Span:
+        """The span of a handler's call; to be ended when it returns."""
+        return self._tracer.start_span(
+            f"{Operation.RUN} {job.lane}",
+            self._below(job.id, claim_span(job.id, job.run)),
+            SpanKind.CONSUMER,
+            of_claimed(Operation.RUN, job.claimed, ""),
+        )
+
+    def settled(self, request: SettleRequest, verdicts: Sequence[Verdict], began: int) -> None:
+        """Tells what became of each run, and begins the traces of what follows."""
+        for outcome, verdict in zip(request.outcomes, verdicts, strict=True):
+            if verdict is Verdict.ALREADY:
+                continue  # told when it was written
+            span = self._tracer.start_span(
+                str(Operation.SETTLE),
+                self._below(outcome.job, claim_span(outcome.job, outcome.run)),
+                SpanKind.CLIENT,
+                _of_outcome(outcome, verdict, request.worker),
+                start_time=began,
+            )
+            _tell_failure(span, outcome, verdict)
+            if verdict is not Verdict.LOST:
+                for job in outcome.then:
+                    follower = self._made(job, Enqueued(job.id, created=True), span, began)
+                    follower.end()
+            span.end()
+
+    def signalled(self, signal: Signal, reply: SignalReply, began: int) -> None:
+        """Tells what the outside world said; nothing where no job is known yet."""
+        if reply.job is None:
+            return
+        attributes = of_operation(Operation.SIGNAL, reply.job) | {
+            "headway.signal": signal.kind.value,
+            "headway.answer": reply.answer.value,
+        }
+        if reply.state is not None:
+            attributes["headway.state"] = reply.state
+        self._tracer.start_span(
+            str(Operation.SIGNAL),
+            self._below(reply.job, enqueue_span(reply.job)),
+            SpanKind.CONSUMER,
+            attributes,
+            _links(get_current_span()),
+            began,
+        ).end()
+
+    def _made(self, job: NewJob, reply: Enqueued, cause: Span, began: int) -> Span:
+        attributes = of_new(job, reply.id)
+        attributes["headway.created"] = reply.created
+        with self._with_id(reply.id, enqueue_span(reply.id)) if reply.created else nullcontext():
+            return self._tracer.start_span(
+                f"{Operation.ENQUEUE} {job.lane}",
+                self._begin(reply.id)
+                if reply.created
+                else self._below(reply.id, enqueue_span(reply.id)),
+                SpanKind.PRODUCER,
+                attributes,
+                _links(cause),
+                began,
+            )
+
+    def _with_id(self, job: str, span: int) -> AbstractContextManager[None]:
+        return nullcontext() if self._ids is None else self._ids.given(job, span)
+
+    def _begin(self, job: str) -> Context:
+        """Where a job's trace begins: below nothing, if the tracer takes the ids it is given."""
+        return self._below(job, enqueue_span(job)) if self._ids is None else Context()
+
+    def _below(self, job: str, span: int) -> Context:
+        above = NonRecordingSpan(place(job, span, sampled=self._samples(job)))
+        return set_span_in_context(above, Context())
+
+    def _samples(self, job: str) -> bool:
+        """What was decided where the trace began: the same sampler decides the same again."""
+        if self._sampler is None:
+            return True
+        return self._sampler.should_sample(Context(), trace_id(job), "").decision.is_sampled()
+
+
+def now_ns() -> int:
+    """The time of spans, in ns since 1970: they are compared with those of other programs."""
+    return REAL.wall_ns()
+
+
+def _links(cause: Span) -> list[Link]:
+    context = cause.get_span_context()
+    return [Link(context)] if context.is_valid else []
+
+
+def _of_outcome(outcome: Outcome, verdict: Verdict, worker: str) -> Attributes:
+    return of_operation(Operation.SETTLE, outcome.job) | {
+        "messaging.client.id": worker,
+        "headway.run": outcome.run,
+        "headway.outcome": WORDS[type(outcome)],
+        "headway.verdict": verdict.value,
+    }
+
+
+def _tell_failure(span: Span, outcome: Outcome, verdict: Verdict) -> None:
+    match outcome:
+        case _ if verdict is Verdict.LOST:
+            text = "the run was not live any more"
+        case Failed():
+            text = outcome.error.partition("\n")[0] or "failed"
+        case Died():
+            text = outcome.reason
+        case FoundUnfit():
+            text = outcome.reason or "unfit"
+        case _:
+            return
+    span.set_status(Status(StatusCode.ERROR, text))

@@ -1,0 +1,146 @@
+"""A store whose jobs are traced: it does what the store does, and tells a recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
+from headway.contract.definitions import DefineRequest, FireReply, FireRequest
+from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.inserting import InsertsWithin
+from headway.contract.operate import ActReply, ActRequest
+from headway.contract.outcomes import SettleRequest, Verdict
+from headway.contract.signals import Signal, SignalReply
+from headway.contract.store import Store
+from headway.contract.sweeps import SweepReply
+from headway.contract.views import Query
+from headway.core.job import NewJob
+from headway.runtime.tracing.recorder import Recorder, now_ns
+
+Reply = TypeVar("Reply")
+
+
+def traced_store(store: Store, recorder: Recorder) -> Store:
+    """A store that does the same, and is traced.
+
+    Args:
+        store: does the work.
+        recorder: is told of it.
+    """
+    if isinstance(store, InsertsWithin):
+        return _TracedInserting(store, store, recorder)
+    return TracedStore(store, recorder)
+
+
+class TracedStore:
+    """A store whose enqueues, claims, settlements and signals are traced."""
+
+    def __init__(self, inner: Store, recorder: Recorder) -> None:
+        self._inner = inner
+        self._recorder = recorder
+
+    @property
+    def runs_inline(self) -> bool:
+        """As the store."""
+        return self._inner.runs_inline
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """As the store, traced."""
+        began = now_ns()
+        replies = await self._inner.enqueue(jobs)
+        self._recorder.enqueued(jobs, replies, began)
+        return replies
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        """As the store, traced."""
+        began = now_ns()
+        reply = await self._inner.claim(request)
+        self._recorder.claimed(request, reply, began)
+        return reply
+
+    async def settle(self, request: SettleRequest) -> list[Verdict]:
+        """As the store, traced."""
+        began = now_ns()
+        verdicts = await self._inner.settle(request)
+        self._recorder.settled(request, verdicts, began)
+        return verdicts
+
+    async def signal(self, signal: Signal) -> SignalReply:
+        """As the store, traced."""
+        began = now_ns()
+        reply = await self._inner.signal(signal)
+        self._recorder.signalled(signal, reply, began)
+        return reply
+
+    async def beat(self, request: BeatRequest) -> BeatReply:
+        """As the store."""
+        return await self._inner.beat(request)
+
+    async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
+        """As the store."""
+        return await self._inner.restore(jobs)
+
+    async def act(self, request: ActRequest) -> list[ActReply]:
+        """As the store."""
+        return await self._inner.act(request)
+
+    async def define(self, request: DefineRequest) -> int:
+        """As the store."""
+        return await self._inner.define(request)
+
+    async def release_permit(self, gate: str, job: str, author: str, reason: str) -> bool:
+        """As the store."""
+        return await self._inner.release_permit(gate, job, author, reason)
+
+    async def fire(self, request: FireRequest) -> FireReply:
+        """As the store."""
+        return await self._inner.fire(request)
+
+    async def sweep(self, n: int) -> SweepReply:
+        """As the store."""
+        return await self._inner.sweep(n)
+
+    async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
+        """As the store."""
+        return await self._inner.lead(role, holder, lease_ms)
+
+    async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
+        """As the store."""
+        await self._inner.wait(lanes, until_at, seen)
+
+    async def read(self, query: Query[Reply]) -> Reply:
+        """As the store."""
+        return await self._inner.read(query)
+
+    async def close(self) -> None:
+        """As the store."""
+        await self._inner.close()
+
+
+class _TracedInserting(TracedStore):
+    """The same, where jobs come into being with their caller's transaction."""
+
+    def __init__(self, inner: Store, inserting: InsertsWithin, recorder: Recorder) -> None:
+        super().__init__(inner, recorder)
+        self._inserting = inserting
+
+    def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """As the store, traced; also where the transaction is rolled back later."""
+        began = now_ns()
+        replies = self._inserting.enqueue_within(connection, jobs)
+        self._recorder.enqueued(jobs, replies, began)
+        return replies
+
+    async def enqueue_within_async(
+        self, connection: object, jobs: Sequence[NewJob]
+    ) -> list[Enqueued]:
+        """As `enqueue_within`, also for connections that are awaited."""
+        began = now_ns()
+        replies = await self._inserting.enqueue_within_async(connection, jobs)
+        self._recorder.enqueued(jobs, replies, began)
+        return replies
+
+    def wake(self, lanes: Sequence[str]) -> None:
+        """As the store."""
+        self._inserting.wake(lanes)
