@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headway.contract.views import JobsQuery
-from headway.core.errors import InvalidValue
 from headway.core.flow import Order
 from headway.stores.ledger.columns.states import CODES
 from headway.stores.ledger.rows import JobRow
+from headway.stores.ledger.walks import CHUNK, Seen, page_of, start_of
 from headway.stores.sqlite.database import number_list
 from headway.stores.sqlite.tables.jobs.record import COLUMNS
 from headway.stores.sqlite.tables.jobs.starting import JobStarting
-
-LOOKED_AT = 5_000
-"""Rows that one page of a listing looks at."""
-_CHUNK = 500
-_END = 2**62
 
 _WALK = "SELECT seq, flow, state FROM job WHERE seq > ? ORDER BY seq LIMIT ?"
 _WALK_BACK = "SELECT seq, flow, state FROM job WHERE seq < ? ORDER BY seq DESC LIMIT ?"
@@ -54,8 +49,6 @@ _FIRST_DUE = (
     " WHERE state = 1 AND lane = ? AND flow = ? ORDER BY priority, due_at LIMIT 1"
 )
 
-_Seen = tuple[int, int, int]
-
 
 class JobListing(JobStarting):
     """The part of the job table that people look at."""
@@ -82,33 +75,15 @@ class JobListing(JobStarting):
 
     def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
         """A bounded page of a listing, and its cursor; `ids` and `key` are not its business."""
-        wanted: list[int] = []
-        last = 0
-        for looked, (seq, flow, state) in enumerate(self._walk(query)):
-            if len(wanted) == query.limit or looked == LOOKED_AT:
-                return self._by_seq(wanted), str(last)
-            last = seq
-            if self._matches(query, flow, state):
-                wanted.append(seq)
-        return self._by_seq(wanted), None
+        seqs, cursor = page_of(query, self._walk(query), self._session.flows.thing)
+        return self._by_seq(seqs), cursor
 
-    def _walk(self, query: JobsQuery) -> Iterator[_Seen]:
+    def _walk(self, query: JobsQuery) -> Iterator[Seen]:
         sql, bound = _statement(query)
-        at = _cursor(query)
-        while chunk := self._db.execute(sql, (at, _CHUNK, *bound)).fetchall():
+        at = start_of(query)
+        while chunk := self._db.execute(sql, (at, CHUNK, *bound)).fetchall():
             yield from chunk
             at = chunk[-1][0]
-
-    def _matches(self, query: JobsQuery, flow: int, state: int) -> bool:
-        if query.states and all(CODES[one] != state for one in query.states):
-            return False
-        key = self._session.flows.thing(flow)
-        tenant = query.tenant if query.subject is None else query.tenant or ""
-        return (
-            (query.lane is None or key.lane == query.lane)
-            and (tenant is None or key.tenant == tenant)
-            and (query.kind is None or key.kind == query.kind)
-        )
 
     def _by_seq(self, seqs: list[int]) -> list[JobRow]:
         if not seqs:
@@ -126,12 +101,3 @@ def _statement(query: JobsQuery) -> tuple[str, tuple[str | int, ...]]:
     if len(query.states) == 1 and CODES[query.states[0]] >= 6:
         return (_ENDED_BADLY_BACK if query.newest else _ENDED_BADLY), (CODES[query.states[0]],)
     return (_WALK_BACK if query.newest else _WALK), ()
-
-
-def _cursor(query: JobsQuery) -> int:
-    if query.cursor is None:
-        return _END if query.newest else 0
-    if not (query.cursor.isascii() and query.cursor.isdigit() and len(query.cursor) < 19):
-        message = f"the cursor {query.cursor!r} is not one of this listing"
-        raise InvalidValue(message, hint="pass the cursor of the page before")
-    return int(query.cursor)
