@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from headway.contract.tokens import Role
+from tests.server.rig import serving
+
+
+async def test_each_role_is_who_its_token_says_and_nobody_is_refused():
+    async with serving() as rig:
+        for role in Role:
+            assert (await rig.ask(role, "/v1/me"))["name"] == role
+        refused = await rig.call(None, "GET", "/v1/me")
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_store_without_tokens_is_open_to_whoever_reaches_the_loopback():
+    async with serving(tokens=False) as rig:
+        assert (await rig.ask(None, "/v1/me"))["open"] is True
