@@ -1,0 +1,59 @@
+"""The table [hooks] of the settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headway.core.errors import InvalidValue
+from headway.server.hooks.settings import read_hooks
+from headway.server.hooks.twilio import Twilio
+from tests.server.hooks.senders import SECRET, TOKEN, Mailer
+
+
+def test_nobody_is_heard_without_settings() -> None:
+    assert read_hooks({}) == {}
+
+
+def test_each_provider_stands_under_its_name() -> None:
+    table = {
+        "twilio": {"auth_tokens": [TOKEN]},
+        "sendgrid": {"public_keys": Mailer().public_key},
+        "standard": {"payments": {"keys": [SECRET]}, "e-sign": {"keys": SECRET}},
+    }
+    assert sorted(read_hooks(table)) == ["e-sign", "payments", "sendgrid", "twilio"]
+
+
+def test_several_keys_may_be_one_text_as_a_variable_gives_them() -> None:
+    provider = read_hooks({"twilio": {"auth_tokens": f"{TOKEN}, {TOKEN[::-1]},"}})["twilio"]
+    assert provider == Twilio(auth_tokens=(TOKEN, TOKEN[::-1]))
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"twillio": {}}, "hooks.twillio"),
+        ({"twilio": {"auth_token": TOKEN}}, "hooks.twilio.auth_token"),
+        ({"twilio": {"auth_tokens": [7]}}, "hooks.twilio.auth_tokens.0"),
+        ({"twilio": {"auth_tokens": [""]}}, "hooks.twilio.auth_tokens.0"),
+        ({"twilio": {}}, "hooks.twilio: there is no key"),
+        ({"sendgrid": {}}, "hooks.sendgrid: there is no key"),
+        ({"standard": {"x": {}}}, "hooks.standard.x: there is no key"),
+        ({"standard": {"twilio": {"keys": SECRET}}}, "another provider's"),
+        ({"standard": {"a/b": {"keys": SECRET}}}, "last part of a URL"),
+        ({"standard": {"x": {"keys": SECRET, "tolerance": "soon"}}}, "hooks.standard.x.tolerance"),
+    ],
+)
+def test_unusable_settings_are_refused_by_their_place(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        read_hooks(table)
+    assert said in str(caught.value)
+    assert TOKEN not in str(caught.value)
+
+
+def test_keys_stand_in_no_repr() -> None:
+    table = {"twilio": {"auth_tokens": TOKEN}, "standard": {"x": {"keys": SECRET}}}
+    shown = repr(read_hooks(table))
+    assert TOKEN not in shown
+    assert "secrets" not in shown
