@@ -1,0 +1,3 @@
+"""One module for each type of job."""
+
+from __future__ import annotations

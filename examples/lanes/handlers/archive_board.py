@@ -1,0 +1,34 @@
+"""archive_board: a closed board's cards move to the archive."""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import partial
+
+import headway as hw
+from examples.lanes.database import now
+from examples.lanes.handlers.board import open_board
+from examples.lanes.world import World
+
+
+def declare(app: hw.App, world: World) -> None:
+    """Declares the type."""
+
+    @app.job(timeout="10m")
+    def archive_board(job: hw.Job, board: int) -> int:
+        return world.database.once(job.id, partial(_archive, board=board))
+
+
+def _archive(db: sqlite3.Connection, *, board: int) -> int:
+    """Moves the cards and marks the board, in one transaction.
+
+    Raises:
+        Dead: the board is open.
+    """
+    if open_board(db, board)["state"] != "closed":
+        reason = f"the board {board} is open; close it first"
+        raise hw.Dead(reason)
+    moved = db.execute("INSERT INTO archived_card SELECT * FROM card WHERE board = ?", (board,))
+    db.execute("DELETE FROM card WHERE board = ?", (board,))
+    db.execute("UPDATE board SET state = 'archived', archived_at = ? WHERE id = ?", (now(), board))
+    return moved.rowcount

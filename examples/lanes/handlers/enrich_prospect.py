@@ -1,0 +1,53 @@
+"""enrich_prospect: what a prospect's own address, and colleagues, tell about them."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from functools import partial
+
+import headway as hw
+from examples.lanes.database import now
+from examples.lanes.world import World
+
+ANYBODY = frozenset({"gmail.com", "outlook.com", "hotmail.com", "yahoo.com", "icloud.com"})
+"""Domains that say nothing about who somebody works for."""
+
+
+def declare(app: hw.App, world: World) -> None:
+    """Declares the type."""
+
+    @app.job(lane="enrich", timeout="5m")
+    def enrich_prospect(job: hw.Job, prospect: int) -> dict[str, str]:
+        return world.database.once(job.id, partial(_enrich, prospect=prospect))
+
+
+def _enrich(db: sqlite3.Connection, *, prospect: int) -> dict[str, str]:
+    row = db.execute("SELECT * FROM prospect WHERE id = ?", (prospect,)).fetchone()
+    if row is None:
+        reason = f"there is no prospect {prospect}"
+        raise hw.Dead(reason)
+    person, _, domain = row["email"].strip().lower().partition("@")
+    known = {
+        "name": row["name"] or " ".join(re.split(r"[._+-]+", person)).title(),
+        "company": row["company"] or _company(db, domain),
+        "phone": re.sub(r"(?!^\+)\D", "", row["phone"]),
+    }
+    db.execute(
+        "UPDATE prospect SET name = :name, company = :company, phone = :phone, enriched_at = :at"
+        " WHERE id = :id",
+        {**known, "at": now(), "id": prospect},
+    )
+    return known
+
+
+def _company(db: sqlite3.Connection, domain: str) -> str:
+    """What colleagues say, else the domain's own name."""
+    if domain in ANYBODY:
+        return ""
+    row = db.execute(
+        "SELECT company FROM prospect WHERE email LIKE ? ESCAPE '!' AND company <> ''"
+        " GROUP BY company ORDER BY count(*) DESC, company LIMIT 1",
+        ("%@" + re.sub(r"([!%_])", r"!\1", domain),),
+    ).fetchone()
+    return row["company"] if row else domain.partition(".")[0].title()

@@ -1,0 +1,28 @@
+"""rebuild_search_index: boards, cards and posts as a full-text index."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import headway as hw
+from examples.lanes.world import World
+
+
+def declare(app: hw.App, world: World) -> None:
+    """Declares the type."""
+
+    @app.job(timeout="30m")
+    def rebuild_search_index(job: hw.Job) -> int:
+        del job  # made anew each time: a second run makes the same index
+        with world.database.write() as db:
+            return _rebuild(db)
+
+
+def _rebuild(db: sqlite3.Connection) -> int:
+    """Who searches meanwhile finds the old index until the new one is whole."""
+    db.execute("DROP TABLE IF EXISTS search")
+    db.execute("CREATE VIRTUAL TABLE search USING fts5 (what, ref UNINDEXED, text)")
+    db.execute("INSERT INTO search SELECT 'board', id, title || ' ' || summary FROM board")
+    db.execute("INSERT INTO search SELECT 'card', id, text FROM card")
+    db.execute("INSERT INTO search SELECT 'post', id, text FROM post WHERE state = 'published'")
+    return db.execute("SELECT count(*) FROM search").fetchone()[0]

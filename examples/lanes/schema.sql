@@ -1,0 +1,58 @@
+CREATE TABLE IF NOT EXISTS done (job TEXT PRIMARY KEY, result TEXT NOT NULL, at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS delivery (
+    job TEXT PRIMARY KEY, channel TEXT NOT NULL, recipient TEXT NOT NULL, reference TEXT NOT NULL,
+    at TEXT NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS board (
+    id INTEGER PRIMARY KEY, title TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'open',
+    summary TEXT NOT NULL DEFAULT '', closed_at TEXT, archived_at TEXT
+);
+CREATE TABLE IF NOT EXISTS card (
+    id INTEGER PRIMARY KEY, board INTEGER NOT NULL, author TEXT NOT NULL, text TEXT NOT NULL,
+    at TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS card_board ON card (board, at);
+CREATE TABLE IF NOT EXISTS archived_card (
+    id INTEGER PRIMARY KEY, board INTEGER NOT NULL, author TEXT NOT NULL, text TEXT NOT NULL,
+    at TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS member (
+    board INTEGER NOT NULL, email TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (board, email)
+);
+CREATE TABLE IF NOT EXISTS post (
+    id INTEGER PRIMARY KEY, board INTEGER NOT NULL, text TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'draft', published_at TEXT
+);
+
+CREATE TABLE IF NOT EXISTS prospect (
+    id INTEGER PRIMARY KEY, email TEXT NOT NULL, name TEXT NOT NULL DEFAULT '',
+    company TEXT NOT NULL DEFAULT '', phone TEXT NOT NULL DEFAULT '',
+    duplicate_of INTEGER, enriched_at TEXT
+);
+CREATE INDEX IF NOT EXISTS prospect_email ON prospect (email);
+CREATE TABLE IF NOT EXISTS opted_out (email TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS import (
+    job TEXT PRIMARY KEY, rows INTEGER NOT NULL, stored INTEGER NOT NULL, refused INTEGER NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS invoice (
+    number TEXT PRIMARY KEY, email TEXT NOT NULL, currency TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS invoice_line (
+    invoice TEXT NOT NULL, place INTEGER NOT NULL, what TEXT NOT NULL, amount TEXT NOT NULL,
+    PRIMARY KEY (invoice, place)
+);
+
+CREATE TABLE IF NOT EXISTS session (
+    id TEXT PRIMARY KEY, member TEXT NOT NULL, expires_at TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS session_end ON session (expires_at);
+CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, at TEXT NOT NULL, text TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS log_at ON log (at);
+CREATE TABLE IF NOT EXISTS metric (at TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS metric_at ON metric (at);
+CREATE TABLE IF NOT EXISTS metric_hour (
+    hour TEXT NOT NULL, name TEXT NOT NULL, count INTEGER NOT NULL, sum REAL NOT NULL,
+    least REAL NOT NULL, most REAL NOT NULL, PRIMARY KEY (hour, name)
+);
