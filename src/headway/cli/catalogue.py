@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "import": "import_",
         "export": "export",
         "copy": "copy",
+        "token": "token",
         "simulate": "simulate",
         "version": "version",
     }

@@ -17,6 +17,7 @@ from headway.contract.views import (
     StatsQuery,
     StatsView,
     TimetableQuery,
+    TokensQuery,
     WorkersQuery,
 )
 from headway.core.errors import InvalidState, InvalidValue
@@ -106,6 +107,7 @@ async def _is_empty(either: Movable) -> bool:
         or await store.read(SpecsQuery())
         or await store.read(LanesQuery())
         or await store.read(TimetableQuery())
+        or await store.read(TokensQuery())
     )
 
 

@@ -1,0 +1,228 @@
+"""`headway token`: who may call the server, and what for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import typer
+
+from headway.cli.command import command, new_command
+from headway.cli.options import Signed
+from headway.cli.session import Session
+from headway.contract.definitions import DefineRequest, Item, RevokeToken, SetToken
+from headway.contract.store import Store
+from headway.contract.tokens import Role, TokenSpec
+from headway.contract.views import StatsQuery, StatsView, TokensQuery, TokenView
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue, Unauthenticated
+from headway.core.moment import optional_moment
+from headway.runtime.records import record
+from headway.runtime.rotation import rotate
+from headway.runtime.shown_token import ShownToken, shown_token
+from headway.runtime.token_text import NewToken, new_token, parse
+
+app = new_command()
+
+TokenId = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `list` shows it.")]
+
+
+@command(app, "list")
+@command(app, default=True)
+def list_(session: Session) -> None:
+    """Lists tokens, when each was used last and when it ends; never their secrets.
+
+    With --json: {"tokens": [...]}.
+    """
+
+    async def work(store: Store) -> tuple[tuple[TokenView, ...], int]:
+        return await store.read(TokensQuery()), (await store.read(StatsQuery())).now
+
+    found, now = session.with_store(work)
+    shown = [shown_token(view, now) for view in found]
+    if session.json:
+        session.terminal.document({"tokens": [record(one) for one in shown]})
+        return
+    session.terminal.table(
+        ["ID", "NAME", "ROLES", "TENANTS", "LANES", "LAST USED", "ENDS", "MADE BY", ""],
+        [_row(session, one, now) for one in shown],
+        empty="no tokens: headway token create makes one",
+    )
+
+
+def _row(session: Session, token: ShownToken, now: int) -> list[str]:
+    ended = token.expires_at is not None and token.expires_at <= now
+    old = session.clock.at(token.old_until_at)
+    return [
+        token.id,
+        token.name,
+        ", ".join(token.roles),
+        _scope(token.tenants),
+        _scope(token.lanes),
+        session.clock.at(token.used_at) or "never",
+        session.clock.at(token.expires_at) or "never",
+        token.created_by,
+        "ended" if ended else f"old secret until {old}" if old else "",
+    ]
+
+
+def _scope(names: tuple[str, ...] | None) -> str:
+    return "any" if names is None else ", ".join(name or '""' for name in names)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """How far a new token reaches, and for how long."""
+
+    tenant: Annotated[list[str] | None, typer.Option(help="Only this tenant; may be repeated.")] = (
+        None
+    )
+    lane: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this lane, or a pattern as 'send_*'; may be repeated."),
+    ] = None
+    expires: Annotated[
+        str | None, typer.Option(help='When it ends: "90d" from now, or an instant; else never.')
+    ] = None
+
+    def token(self, made: NewToken, name: str, roles: list[Role], now: int) -> TokenSpec:
+        """The token that reaches so far.
+
+        Args:
+            made: its text.
+            name: for people.
+            roles: what it may do.
+            now: the store's time, ms UTC.
+
+        Returns:
+            What is to be set.
+
+        Raises:
+            InvalidValue: it would have ended already.
+        """
+        moment = optional_moment("--expires", self.expires)
+        expires_at = None if moment is None else moment.resolved(now)
+        if expires_at is not None and expires_at <= now:
+            message = f"--expires: {self.expires} is not in the future"
+            raise InvalidValue(message, hint='give a span from now as "90d"')
+        return TokenSpec(
+            id=made.id,
+            name=name,
+            roles=tuple(dict.fromkeys(roles)),
+            secrets=(made.secret,),
+            tenants=tuple(dict.fromkeys(self.tenant)) if self.tenant else None,
+            lanes=tuple(dict.fromkeys(self.lane)) if self.lane else None,
+            expires_at=expires_at,
+        )
+
+
+@command(app, "create")
+def create(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="For people; author on the trail.")],
+    role: Annotated[list[Role], typer.Option(help="What it may do; may be repeated.")],
+    reach: Reach,
+    signed: Signed,
+) -> None:
+    """Makes a token and prints it, this once: the store keeps only a digest of its secret.
+
+    With --json: {"id": ..., "token": ..., "expires_at": ..., "revision": ...}.
+
+    Raises:
+        InvalidValue: it cannot be a token, or would have ended already.
+    """
+    made = new_token()
+
+    async def work(store: Store) -> tuple[int, int | None]:
+        spec = reach.token(made, name, role, (await store.read(StatsQuery())).now)
+        return await store.define(_request(session, SetToken(spec=spec), signed)), spec.expires_at
+
+    revision, expires_at = session.with_store(work)
+    _tell(session, made, revision, "it is not shown again", expires_at=expires_at)
+
+
+@command(app, "rotate")
+def rotate_(
+    session: Session,
+    token: TokenId,
+    signed: Signed,
+    grace: Annotated[
+        str, typer.Option(help='For how long the old secret is still accepted, as "1h".')
+    ] = "0s",
+) -> None:
+    """Gives a token another secret and prints it, this once; what it may do stays.
+
+    With --json: {"id": ..., "token": ..., "old_until_at": ..., "revision": ...}.
+
+    Raises:
+        InvalidValue: there is no such token.
+        InvalidState: the token itself has ended.
+        RevisionConflict: definitions were changed at the same moment; nothing was written.
+    """
+    grace_ms = parse_duration(grace)
+
+    async def work(store: Store) -> tuple[NewToken, int, int | None]:
+        before, view = await _find(store, token)
+        spec, made = rotate(view.spec, before.now, grace_ms)
+        request = _request(session, SetToken(spec=spec), signed)
+        # Of two who rotate at once, one must learn that its secret was never set.
+        revision = await store.define(replace(request, revision=before.revision))
+        old = shown_token(replace(view, spec=spec), before.now).old_until_at
+        return made, revision, old
+
+    made, revision, old_until_at = session.with_store(work)
+    until = f"until {session.clock.at(old_until_at)}" if old_until_at else "no more"
+    said = f"it is not shown again; the old one is accepted {until}"
+    _tell(session, made, revision, said, old_until_at=old_until_at)
+
+
+@command(app, "revoke")
+def revoke(session: Session, token: TokenId, signed: Signed) -> None:
+    """Forgets a token; servers refuse it within seconds.
+
+    Raises:
+        InvalidValue: there is no such token.
+    """
+
+    async def work(store: Store) -> tuple[TokenView, int]:
+        _, view = await _find(store, token)
+        return view, await store.define(_request(session, RevokeToken(id=view.spec.id), signed))
+
+    view, revision = session.with_store(work)
+    if session.json:
+        session.terminal.document({"revision": revision})
+    else:
+        session.terminal.line(f"{view.spec.name} ({view.spec.id}) is revoked")
+
+
+def _request(session: Session, item: Item, signed: Signed) -> DefineRequest:
+    author = session.author(signed.author)
+    return DefineRequest(items=(item,), author=author, reason=signed.reason)
+
+
+async def _find(store: Store, token: str) -> tuple[StatsView, TokenView]:
+    """The store as it was before, and the token; its whole text stands for its id as well.
+
+    Raises:
+        InvalidValue: there is no such token.
+    """
+    try:
+        token, _ = parse(token)
+    except Unauthenticated:
+        # What is wrong may still hold a secret, which no message may tell.
+        token = token.removeprefix("hw_")[:16]
+    before = await store.read(StatsQuery())
+    found = await store.read(TokensQuery(ids=(token,)))
+    if not found:
+        message = f"there is no token {token!r}"
+        raise InvalidValue(message, hint="headway token list shows them")
+    return before, found[0]
+
+
+def _tell(session: Session, made: NewToken, revision: int, said: str, **more: int | None) -> None:
+    if session.json:
+        document = {"id": made.id, "token": made.text, **more, "revision": revision}
+        session.terminal.document(document)
+        return
+    session.terminal.line(made.text)
+    session.terminal.remark(f"this is the token {made.id}: keep it now, {said}", "dim")
