@@ -119,6 +119,14 @@ def test_tokens_are_listed_with_their_last_use_and_without_digests(headway: Head
         assert digest(secret)[:12] not in text
 
 
+def test_tokens_are_listed_by_name(headway: Headway) -> None:
+    for name in ("b", "c", "a", "b"):
+        headway("token", "create", name, "--role", "viewer")
+    listed = headway("token", "list", "--json").document["tokens"]
+    assert [one["name"] for one in listed] == ["a", "b", "b", "c"]
+    assert listed[1]["id"] < listed[2]["id"]
+
+
 def test_nothing_is_listed_where_there_is_no_token(headway: Headway) -> None:
     ran = headway("token", "list")
     assert (ran.code, ran.out) == (0, "")

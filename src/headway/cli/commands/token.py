@@ -30,7 +30,7 @@ TokenId = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `
 @command(app, "list")
 @command(app, default=True)
 def list_(session: Session) -> None:
-    """Lists tokens, when each was used last and when it ends; never their secrets.
+    """Lists tokens by name, when each was used last and when it ends; never their secrets.
 
     With --json: {"tokens": [...]}.
     """
@@ -39,7 +39,7 @@ def list_(session: Session) -> None:
         return await store.read(TokensQuery()), (await store.read(StatsQuery())).now
 
     found, now = session.with_store(work)
-    shown = [shown_token(view, now) for view in found]
+    shown = sorted((shown_token(view, now) for view in found), key=lambda one: (one.name, one.id))
     if session.json:
         session.terminal.document({"tokens": [record(one) for one in shown]})
         return
