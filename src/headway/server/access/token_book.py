@@ -88,6 +88,11 @@ class TokenBook:
         self._used[token] = now
         return page.caller
 
+    def forget(self, token: str) -> None:
+        """What was read of a token, and whether there are any, is read again: it was changed."""
+        self._pages.pop(token, None)
+        self._looked_at = float("-inf")
+
     async def note_uses(self) -> None:
         """Tells the store now and then which tokens were used; until it is cancelled."""
         while True:

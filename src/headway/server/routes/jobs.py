@@ -15,6 +15,7 @@ from headway.runtime.records import record
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
+from headway.server.asking import PageAsked, RepeatKey, numbered
 from headway.server.bodies.job import JobBody, OneOrMany
 from headway.server.bodies.words import Name, TenantName
 from headway.server.error_members import named_by_body
@@ -22,7 +23,6 @@ from headway.server.making import make_jobs
 from headway.server.replies.answer import answer
 from headway.server.replies.jobs import JOBS, MADE, MADE_MANY, WHY
 from headway.server.replies.schema import reply_model
-from headway.server.routes.asking import PageAsked, RepeatKey, numbered
 from headway.server.routes.router import TheService, router
 from headway.server.sending import send_jobs
 from headway.server.sight import job_seen, why_seen

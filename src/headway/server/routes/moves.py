@@ -13,6 +13,7 @@ from headway.core.errors import InvalidValue
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
+from headway.server.asking import RepeatKey
 from headway.server.bodies.move import EditBody, MovesBody, ReasonBody
 from headway.server.moving import (
     Move,
@@ -24,7 +25,6 @@ from headway.server.moving import (
 )
 from headway.server.replies.answer import answer
 from headway.server.replies.jobs import MOVED_MANY, MOVED_ONE
-from headway.server.routes.asking import RepeatKey
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
 

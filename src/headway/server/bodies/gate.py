@@ -1,0 +1,159 @@
+"""Gates, closings and permits as requests say them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field, model_validator
+
+from headway.contract.definitions import SetGate
+from headway.core.gates.opening import Hours
+from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateSpec
+from headway.server.bodies.body import Body
+from headway.server.bodies.move import ReasonBody
+from headway.server.bodies.words import Count, Name, Span, Text, When
+
+MOST_MEMBERS = 1_000
+MOST_EXCEPTIONS = 1_000
+
+Members = Annotated[dict[Name, Count], Field(min_length=1, max_length=MOST_MEMBERS)]
+Shared = Annotated[
+    bool | None,
+    Field(
+        default=None,
+        description="True where an argument in the name has few values; else the name decides.",
+    ),
+]
+
+
+class SlotsBody(Body):
+    """At most so many permits are out."""
+
+    kind: Literal["slots"]
+    capacity: Count = Field(description="Permits.")
+    shared: Shared = None
+
+
+class RateBody(Body):
+    """At most so many starts in any window."""
+
+    kind: Literal["rate"]
+    limit: Count = Field(description="Starts.")
+    per: Span = Field(description="The window; at least 1 ms.", examples=["1h"])
+    shared: Shared = None
+
+
+class PoolBody(Body):
+    """One of several slots; the member chosen is told to the handler."""
+
+    kind: Literal["pool"]
+    members: Members = Field(
+        description="The permits of each member, in their order.", examples=[{"+15550001": 4}]
+    )
+    strategy: Literal["least_used", "round_robin", "first_free"] = "least_used"
+    shared: Shared = None
+
+
+class HoursBody(Body):
+    """Open at these local times only."""
+
+    kind: Literal["hours"]
+    hours: Text = Field(description="Spans with commas between.", examples=["09:00-18:00"])
+    days: Text = Field(default="daily", examples=["mon-fri"])
+    tz: Text = Field(default="UTC", description="A zone, or a template such as {tz}.")
+    exceptions: dict[str, Text | None] = Field(
+        default={},
+        max_length=MOST_EXCEPTIONS,
+        description="Dates with spans of their own; null for closed all day.",
+        examples=[{"2026-12-25": None}],
+    )
+
+
+AnyGate = Annotated[SlotsBody | RateBody | PoolBody | HoursBody, Field(discriminator="kind")]
+"""A gate to be declared, by its kind."""
+
+
+def gate_spec(name: str, body: SlotsBody | RateBody | PoolBody | HoursBody) -> GateSpec:
+    """What stores keep of a declaration.
+
+    Raises:
+        InvalidValue: the name, the hours or the zone are unusable.
+    """
+    match body:
+        case SlotsBody():
+            return Slots(name, body.capacity, shared=body.shared)
+        case RateBody():
+            return Rate(name, body.limit, f"{body.per}ms", shared=body.shared)
+        case PoolBody():
+            return Pool(name, body.members, strategy=body.strategy, shared=body.shared)
+        case HoursBody():
+            exceptions: Mapping[str, str | None] = body.exceptions
+            return Hours(name, body.hours, days=body.days, tz=body.tz, exceptions=exceptions)
+        case _:
+            assert_never(body)
+
+
+class GateNumbersBody(ReasonBody):
+    """The numbers of a gate to be set; what is left out stays."""
+
+    capacity: Count | None = Field(
+        default=None, description="Of slots, a pool's member, or an implicit gate."
+    )
+    limit: Count | None = Field(default=None, description="Of a rate.")
+    per: Span | None = Field(default=None, description="Of a rate; at least 1 ms.")
+    members: Members | None = Field(default=None, description="Of a pool: replaces them all.")
+
+    def change(self, name: str) -> SetGate:
+        """The change of one gate."""
+        return SetGate(
+            name=name,
+            capacity=self.capacity,
+            limit=self.limit,
+            per_ms=self.per,
+            members=None if self.members is None else tuple(self.members.items()),
+        )
+
+
+class UntilBody(ReasonBody):
+    """Until when, and why."""
+
+    after: Span | None = Field(default=None, description="It opens by itself after so long.")
+    until: When | None = Field(default=None, description="It opens by itself at this moment.")
+
+    @model_validator(mode="after")
+    def _one_at_most(self) -> UntilBody:
+        if self.after is not None and self.until is not None:
+            message = "give after or until, not both"
+            raise ValueError(message)
+        return self
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts from the store's now."""
+        return self.after is not None or (self.until is not None and self.until.at is None)
+
+    def resolved(self, now: int) -> int | None:
+        """The moment, ms UTC; None for good."""
+        if self.after is not None:
+            return now + self.after
+        return None if self.until is None else self.until.resolved(now)
+
+
+class ClosureBody(UntilBody):
+    """A gate to be closed, for good or until a moment."""
+
+    gate: Name = Field(
+        description="Any gate: declared, an instance, pool/member, all, lane:…, tenant:…, kind:….",
+        examples=["all"],
+    )
+
+
+class PermitBody(ReasonBody):
+    """A permit to be taken from its holder by force."""
+
+    gate: Name = Field(description="Where.")
+    job: str = Field(max_length=64, description="Its holder.")

@@ -1,0 +1,40 @@
+"""Tokens as requests ask for them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from headway.contract.tokens import Role
+from headway.server.bodies.body import Body
+from headway.server.bodies.words import Name, Span, TenantName, When
+
+MOST_NAMES = 1_000
+
+
+class TokenBody(Body):
+    """A token to be made."""
+
+    name: Name = Field(description="For people; author on the trail.", examples=["shop"])
+    roles: list[Annotated[Role, Field(strict=False)]] = Field(
+        min_length=1, max_length=len(Role), description="What it may do.", examples=[["producer"]]
+    )
+    tenants: list[TenantName] | None = Field(
+        default=None, min_length=1, max_length=MOST_NAMES, description="Only these; null for any."
+    )
+    lanes: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_NAMES,
+        description="Only these, or those that fit a pattern such as send_*; null for any.",
+    )
+    expires: When | None = Field(
+        default=None, description="When it ends; null for never.", examples=["90d"]
+    )
+
+
+class RotateBody(Body):
+    """For how long the old secret goes on."""
+
+    grace: Span = Field(default=0, description="After it, only the new secret is accepted.")

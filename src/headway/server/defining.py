@@ -1,0 +1,78 @@
+"""Changing definitions over HTTP: by whom, why, and only if nobody else did meanwhile."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from headway.contract.definitions import DefineRequest, Item
+from headway.contract.views import StatsQuery
+from headway.core.errors import Forbidden
+from headway.server.access.caller import Caller
+from headway.server.asking import etag, revision_of
+from headway.server.replies.answer import answer
+from headway.server.replies.schema import reply
+from headway.server.service import Service
+
+DEFINED = reply(
+    "Defined", "A change that holds.", revision=(int, "Of the definitions, after the change.")
+)
+
+
+async def define(
+    service: Service,
+    caller: Caller,
+    *items: Item,
+    reason: str = "",
+    if_match: str | None = None,
+) -> int:
+    """Makes changes that hold together or not at all.
+
+    Args:
+        service: whose store.
+        caller: stands on the trail.
+        items: the changes, in this order.
+        reason: why.
+        if_match: the revision that the caller knows, as the header says it; None for any.
+
+    Returns:
+        The revision of the definitions now.
+
+    Raises:
+        RevisionConflict: they were changed meanwhile; nothing was written.
+        CallerError: a change is refused; nothing was written.
+    """
+    request = DefineRequest(
+        items=items, author=caller.name, reason=reason, revision=revision_of(if_match)
+    )
+    revision = await service.store.define(request)
+    service.gates.forget()
+    return revision
+
+
+def defined(revision: int, **more: object) -> Response:
+    """The reply of a change, with the revision as its ETag."""
+    return answer({"revision": revision, **more}, headers=etag(revision))
+
+
+async def now_of(service: Service) -> int:
+    """The store's time, ms UTC."""
+    return (await service.store.read(StatsQuery())).now
+
+
+def check_gate(caller: Caller, gate: str) -> None:
+    """Lets a caller pass that may change a gate.
+
+    One that is scoped to lanes may change its lanes' own gates (`lane:…`), one that is scoped to
+    tenants its tenants' own; all others are everybody's.
+
+    Raises:
+        Forbidden: it may not.
+    """
+    what, _, name = gate.partition(":")
+    if what == "lane" and caller.tenants is None:
+        caller.check_lane(name)
+    elif what == "tenant" and caller.lanes is None:
+        caller.check_tenant(name)
+    elif caller.tenants is not None or caller.lanes is not None:
+        message = f"the gate {gate[:80]!r} is not this token's alone"
+        raise Forbidden(message, hint="use a token that is not scoped to tenants or lanes")

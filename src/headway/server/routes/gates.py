@@ -1,0 +1,217 @@
+"""/v1/gates, /v1/closures, /v1/permits: limits as they stand, and changing them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Body, Query, Response
+from pydantic import Field
+
+from headway.contract.definitions import CloseGate, DeclareGate, OpenGate, ResetGate
+from headway.contract.views import GatesQuery, GateState, StatsQuery
+from headway.core.errors import UnknownGate
+from headway.core.zone import MAX_AT
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.asking import IfMatch, PageAsked, WhichPage, etag, unwrapped, wrapped
+from headway.server.bodies.gate import (
+    AnyGate,
+    ClosureBody,
+    GateNumbersBody,
+    PermitBody,
+    gate_spec,
+)
+from headway.server.bodies.words import Name
+from headway.server.defining import DEFINED, check_gate, define, defined, now_of
+from headway.server.error_members import named_by_body
+from headway.server.replies.answer import answer
+from headway.server.replies.definitions import CLOSED, CLOSURES, GATE, GATES, RELEASED
+from headway.server.routes.router import TheService, router
+from headway.server.sight import job_seen
+
+ROUTES = router("gates", prefix="/v1")
+
+Observer = Annotated[Caller, needs(Permission.OBSERVE)]
+Definer = Annotated[Caller, needs(Permission.DEFINE)]
+_RATE_EXAMPLE = {"kind": "rate", "limit": 7, "per": "1h"}
+
+
+class GatesAsked(PageAsked):
+    """Which gates."""
+
+    name: list[Name] | None = Field(
+        default=None, max_length=1_000, description="Exactly these, in this order; repeatable."
+    )
+
+
+@ROUTES.get("/gates", operation_id="list_gates", summary="List gates", response_model=GATES)
+async def listing(
+    asked: Annotated[GatesAsked, Query()], service: TheService, caller: Observer
+) -> Response:
+    """Lists gates that are declared, capped, closed or held, by name."""
+    caller.whole()
+    stats = await service.store.read(StatsQuery())
+    names = None if asked.name is None else tuple(asked.name)
+    page = await service.store.read(
+        GatesQuery(names=names, cursor=unwrapped(asked.cursor), limit=asked.limit)
+    )
+    found = {
+        "rows": page.rows,
+        "cursor": wrapped(page.cursor),
+        "revision": stats.revision,
+        "now": stats.now,
+    }
+    return answer(found, headers=etag(stats.revision))
+
+
+@ROUTES.get("/gates/{name:path}", operation_id="get_gate", summary="One gate", response_model=GATE)
+async def one(name: Name, service: TheService, caller: Observer) -> Response:
+    """A gate as it stands: how full, who holds it, when it opens.
+
+    Raises:
+        UnknownGate: there is no gate of that name.
+    """
+    caller.whole()
+    revision = (await service.store.read(StatsQuery())).revision
+    page = await service.store.read(GatesQuery(names=(name,)))
+    if not page.rows or (page.rows[0].kind == "implicit" and not _is_implicit(name)):
+        message = f"there is no gate {name[:80]!r}"
+        raise UnknownGate(message, hint="GET /v1/gates lists them")
+    return answer(page.rows[0], headers=etag(revision))
+
+
+@ROUTES.put(
+    "/gates/{name:path}",
+    operation_id="declare_gate",
+    summary="Declare a gate",
+    response_model=DEFINED,
+)
+async def declare(
+    name: Name,
+    body: Annotated[AnyGate, Body(examples=[_RATE_EXAMPLE, {"kind": "slots", "capacity": 1}])],
+    service: TheService,
+    caller: Definer,
+    if_match: IfMatch = None,
+) -> Response:
+    """Says what a gate is, as a program's code does; an operator's numbers still win.
+
+    The name may be a template over arguments, such as `customer:{phone}`. A gate keeps its kind
+    for ever, as jobs wait at it.
+    """
+    check_gate(caller, name)
+    item = DeclareGate(spec=gate_spec(name, body))
+    return defined(await define(service, caller, item, if_match=if_match))
+
+
+@ROUTES.patch(
+    "/gates/{name:path}", operation_id="set_gate", summary="Set numbers", response_model=DEFINED
+)
+async def set_numbers(
+    name: Name,
+    body: GateNumbersBody,
+    service: TheService,
+    caller: Definer,
+    if_match: IfMatch = None,
+) -> Response:
+    """Changes a gate's numbers; they win over what is declared, until they are reset.
+
+    Any gate can be set: a declared one, one instance of a template, a pool's member as
+    pool/member, or all, lane:NAME, tenant:NAME, kind:NAME.
+    """
+    check_gate(caller, name)
+    revision = await define(
+        service, caller, body.change(name), reason=body.reason, if_match=if_match
+    )
+    return defined(revision)
+
+
+@ROUTES.delete(
+    "/gates/{name:path}", operation_id="reset_gate", summary="Reset numbers", response_model=DEFINED
+)
+async def reset(
+    name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
+) -> Response:
+    """Forgets an operator's numbers; what is declared holds again. The gate itself stays."""
+    check_gate(caller, name)
+    return defined(await define(service, caller, ResetGate(name=name), if_match=if_match))
+
+
+@ROUTES.get(
+    "/closures", operation_id="list_closures", summary="List closed gates", response_model=CLOSURES
+)
+async def closures(asked: WhichPage, service: TheService, caller: Observer) -> Response:
+    """Lists gates that somebody closed, by name; `limit` gates are looked at for a page."""
+    caller.whole()
+    stats = await service.store.read(StatsQuery())
+    page = await service.store.read(GatesQuery(cursor=unwrapped(asked.cursor), limit=asked.limit))
+    gates = [one for gate in page.rows for one in (gate, *gate.members)]
+    found = {
+        "rows": [_closure(one) for one in gates if (one.closed_until or 0) > stats.now],
+        "cursor": wrapped(page.cursor),
+        "revision": stats.revision,
+        "now": stats.now,
+    }
+    return answer(found, headers=etag(stats.revision))
+
+
+@ROUTES.post("/closures", operation_id="close_gate", summary="Close a gate", response_model=CLOSED)
+async def close(
+    body: ClosureBody, service: TheService, caller: Definer, if_match: IfMatch = None
+) -> Response:
+    """Closes any gate, for good or until a moment: nothing more passes.
+
+    It reaches what already waits, and stops no job that runs. Closing `all` is the kill switch. A
+    repeat replaces what was said before.
+    """
+    check_gate(caller, body.gate)
+    until_at = body.resolved(await now_of(service) if body.counts else 0)
+    item = CloseGate(name=body.gate, until_at=until_at, reason=body.reason)
+    with named_by_body():
+        revision = await define(service, caller, item, reason=body.reason, if_match=if_match)
+    return defined(revision, gate=body.gate, until_at=until_at)
+
+
+@ROUTES.delete(
+    "/closures/{gate:path}",
+    operation_id="open_gate",
+    summary="End a closing",
+    response_model=DEFINED,
+)
+async def open_(
+    gate: Name, service: TheService, caller: Definer, if_match: IfMatch = None
+) -> Response:
+    """Ends a closing, whoever made it; a gate that is not closed stays as it is."""
+    check_gate(caller, gate)
+    return defined(await define(service, caller, OpenGate(name=gate), if_match=if_match))
+
+
+@ROUTES.delete(
+    "/permits",
+    operation_id="release_permit",
+    summary="Take a permit by force",
+    response_model=RELEASED,
+)
+async def release(
+    body: PermitBody, service: TheService, caller: Annotated[Caller, needs(Permission.ACT)]
+) -> Response:
+    """Takes a permit from its holder by force; it is on the trail. The job is left as it is."""
+    with named_by_body():
+        await job_seen(service, caller, body.job)
+    released = await service.store.release_permit(body.gate, body.job, caller.name, body.reason)
+    return answer({"released": released})
+
+
+def _is_implicit(name: str) -> bool:
+    """Whether it is one of the gates that every job passes, declared or not."""
+    return name == "all" or name.startswith(("lane:", "tenant:", "kind:"))
+
+
+def _closure(gate: GateState) -> dict[str, object]:
+    until = gate.closed_until
+    return {
+        "gate": gate.name,
+        "until_at": None if until is None or until > MAX_AT else until,
+        "by": gate.closed_by,
+        "reason": gate.closed_reason,
+    }

@@ -1,0 +1,150 @@
+"""/v1/lanes: what each lane holds and carries, and changing it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+from pydantic import Field
+
+from headway.contract.definitions import CloseGate, OpenGate, ResetLane, SetLane
+from headway.contract.views import LanesQuery, LaneView, StatsQuery
+from headway.runtime.latency import LaneLatency, lane_latencies
+from headway.runtime.records import record
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.asking import IfMatch, PageAsked, etag, page_of
+from headway.server.bodies.gate import UntilBody
+from headway.server.bodies.lane import LaneBody
+from headway.server.bodies.words import Name
+from headway.server.defining import DEFINED, check_gate, define, defined, now_of
+from headway.server.replies.answer import answer
+from headway.server.replies.definitions import CLOSED, LANE, LANES
+from headway.server.routes.router import TheService, router
+from headway.server.service import Service
+
+ROUTES = router("lanes", prefix="/v1/lanes")
+
+Observer = Annotated[Caller, needs(Permission.OBSERVE)]
+Definer = Annotated[Caller, needs(Permission.DEFINE)]
+_FOR_GOOD = UntilBody()
+
+
+class LanesAsked(PageAsked):
+    """Which lanes."""
+
+    name: list[Name] | None = Field(
+        default=None, max_length=1_000, description="Only these; repeatable."
+    )
+    latency: bool = Field(
+        default=False, description="With what each reaches beside its target; a few reads a lane."
+    )
+
+
+@ROUTES.get("", operation_id="list_lanes", summary="List lanes", response_model=LANES)
+async def listing(
+    asked: Annotated[LanesAsked, Query()], service: TheService, caller: Observer
+) -> Response:
+    """Lists the lanes that the caller covers, with their jobs by state and their live workers.
+
+    Every name is a lane: one that is asked for and was never used is told as empty.
+    """
+    caller.whole()
+    stats = await service.store.read(StatsQuery())
+    names = None if asked.name is None else tuple(dict.fromkeys(asked.name))
+    found = await service.store.read(LanesQuery(names=names))
+    page = page_of([one for one in found if caller.covers(one.name)], _name, asked)
+    rows = await _told(service, page.rows, latency=asked.latency)
+    told = {
+        "rows": rows,
+        "cursor": page.cursor,
+        "revision": stats.revision,
+        "now": stats.now,
+    }
+    return answer(told, headers=etag(stats.revision))
+
+
+@ROUTES.get("/{name:path}", operation_id="get_lane", summary="One lane", response_model=LANE)
+async def one(
+    name: Name,
+    service: TheService,
+    caller: Observer,
+    latency: Annotated[bool, Query(description="With what it reaches.")] = False,
+) -> Response:
+    """A lane: its jobs by state, what it carries, the live workers that serve it."""
+    caller.whole()
+    caller.check_lane(name)
+    revision = (await service.store.read(StatsQuery())).revision
+    found = await service.store.read(LanesQuery(names=(name,)))
+    rows = await _told(service, found, latency=latency)
+    return answer(rows[0], headers=etag(revision))
+
+
+@ROUTES.put(
+    "/{name:path}",
+    operation_id="set_lane",
+    summary="Set what a lane carries",
+    response_model=DEFINED,
+)
+async def set_(
+    name: Name,
+    body: LaneBody,
+    service: TheService,
+    caller: Definer,
+    if_match: IfMatch = None,
+) -> Response:
+    """Replaces all that a lane carries; it wins over what code declares, until it is reset."""
+    check_gate(caller, f"lane:{name}")
+    item = SetLane(spec=body.spec(name))
+    return defined(await define(service, caller, item, if_match=if_match))
+
+
+@ROUTES.delete(
+    "/{name:path}", operation_id="reset_lane", summary="Reset a lane", response_model=DEFINED
+)
+async def reset(
+    name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
+) -> Response:
+    """Forgets an operator's values; what code declares holds again. Its jobs stay."""
+    check_gate(caller, f"lane:{name}")
+    return defined(await define(service, caller, ResetLane(name=name), if_match=if_match))
+
+
+@ROUTES.post(
+    "/{name:path}/pause", operation_id="pause_lane", summary="Pause a lane", response_model=CLOSED
+)
+async def pause(
+    name: Name, service: TheService, caller: Definer, body: UntilBody = _FOR_GOOD
+) -> Response:
+    """Nothing more starts from the lane, for good or until a moment; what runs goes on."""
+    gate = f"lane:{name}"
+    check_gate(caller, gate)
+    until_at = body.resolved(await now_of(service) if body.counts else 0)
+    item = CloseGate(name=gate, until_at=until_at, reason=body.reason)
+    revision = await define(service, caller, item, reason=body.reason)
+    return defined(revision, gate=gate, until_at=until_at)
+
+
+@ROUTES.post(
+    "/{name:path}/resume", operation_id="resume_lane", summary="End a pause", response_model=DEFINED
+)
+async def resume(name: Name, service: TheService, caller: Definer) -> Response:
+    """Ends a pause, whoever made it; a lane that is not paused stays as it is."""
+    gate = f"lane:{name}"
+    check_gate(caller, gate)
+    return defined(await define(service, caller, OpenGate(name=gate)))
+
+
+def _name(lane: LaneView) -> str:
+    return lane.name
+
+
+async def _told(
+    service: Service, lanes: tuple[LaneView, ...], *, latency: bool
+) -> list[dict[str, object]]:
+    reached: dict[str, LaneLatency] = {}
+    if latency and lanes:
+        found = await lane_latencies(service.store, [one.name for one in lanes])
+        reached = {one.lane: one for one in found}
+    return [{**record(one), "latency": reached.get(one.name)} for one in lanes]

@@ -1,0 +1,182 @@
+"""/v1/timetable: what recurs, and when it fires next."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from headway.contract.definitions import DeclareEntry, EnableEntry, Item, RemoveEntry
+from headway.contract.views import EntryView, StatsQuery, TimetableQuery
+from headway.core.errors import Forbidden, InvalidValue, UnknownEntry
+from headway.core.job import derived_id
+from headway.core.timetable.fires import next_fires
+from headway.core.timetable.text import format_schedule
+from headway.runtime.records import record
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.asking import IfMatch, WhichPage, etag, page_of
+from headway.server.bodies.entry import EntryBody
+from headway.server.bodies.words import Name
+from headway.server.defining import DEFINED, define, defined, now_of
+from headway.server.error_members import named_by_body
+from headway.server.making import make_job
+from headway.server.replies.answer import answer
+from headway.server.replies.definitions import ENTRIES, ENTRY
+from headway.server.routes.router import TheService, router
+from headway.server.service import Service
+
+ROUTES = router("timetable", prefix="/v1/timetable")
+
+Observer = Annotated[Caller, needs(Permission.OBSERVE)]
+Definer = Annotated[Caller, needs(Permission.DEFINE)]
+NEXT = 3
+"""Fires that the listing tells of each entry."""
+
+
+@ROUTES.get("", operation_id="list_entries", summary="List the timetable", response_model=ENTRIES)
+async def listing(asked: WhichPage, service: TheService, caller: Observer) -> Response:
+    """Lists the entries by name, each with its next three fires."""
+    caller.whole()
+    stats = await service.store.read(StatsQuery())
+    page = page_of(await service.store.read(TimetableQuery()), _name, asked)
+    told = {
+        "rows": [_told(one, stats.now, NEXT) for one in page.rows if _covered(caller, one)],
+        "cursor": page.cursor,
+        "revision": stats.revision,
+        "now": stats.now,
+    }
+    return answer(told, headers=etag(stats.revision))
+
+
+@ROUTES.get("/{name:path}", operation_id="get_entry", summary="One entry", response_model=ENTRY)
+async def one(
+    name: Name,
+    service: TheService,
+    caller: Observer,
+    fires: Annotated[int, Query(ge=0, le=1_000, description="How many of its next fires.")] = 10,
+) -> Response:
+    """An entry with its next fires."""
+    caller.whole()
+    stats = await service.store.read(StatsQuery())
+    entry = await _entry(service, caller, name)
+    return answer(_told(entry, stats.now, fires), headers=etag(stats.revision))
+
+
+@ROUTES.put(
+    "/{name:path}", operation_id="declare_entry", summary="Declare an entry", response_model=DEFINED
+)
+async def declare(
+    name: Name,
+    body: EntryBody,
+    service: TheService,
+    caller: Definer,
+    if_match: IfMatch = None,
+) -> Response:
+    """Says when something recurs, and what it is.
+
+    A changed entry begins a new revision; its queued fires fall. One that a program declares is
+    declared again by that program when it starts.
+    """
+    schedule = body.read_schedule(await now_of(service))
+    _check_known(await _found(service, name), caller)
+    with named_by_body():
+        job = await make_job(service, caller, body.body_of(derived_id("entry", name)))
+        _check_job(name, job.key)
+        items: list[Item] = [DeclareEntry(spec=body.spec(name, schedule, job))]
+        if body.enabled is not None:
+            # Of an entry that is there already, whether it fires is an operator's word.
+            items.append(EnableEntry(name=name, enabled=body.enabled))
+        return defined(await define(service, caller, *items, if_match=if_match))
+
+
+@ROUTES.delete(
+    "/{name:path}", operation_id="remove_entry", summary="Remove an entry", response_model=DEFINED
+)
+async def remove(
+    name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
+) -> Response:
+    """Forgets an entry but for the moment it fired last; its queued fires fall."""
+    await _entry(service, caller, name)
+    return defined(await define(service, caller, RemoveEntry(name=name), if_match=if_match))
+
+
+@ROUTES.post(
+    "/{name:path}/enable", operation_id="enable_entry", summary="Switch on", response_model=DEFINED
+)
+async def enable(name: Name, service: TheService, caller: Definer) -> Response:
+    """Switches an entry on; what would have fired while it was off is not missed."""
+    await _entry(service, caller, name)
+    return defined(await define(service, caller, EnableEntry(name=name, enabled=True)))
+
+
+@ROUTES.post(
+    "/{name:path}/disable",
+    operation_id="disable_entry",
+    summary="Switch off",
+    response_model=DEFINED,
+)
+async def disable(name: Name, service: TheService, caller: Definer) -> Response:
+    """Switches an entry off; its queued fires fall."""
+    await _entry(service, caller, name)
+    return defined(await define(service, caller, EnableEntry(name=name, enabled=False)))
+
+
+def _name(entry: EntryView) -> str:
+    return entry.spec.name
+
+
+def _covered(caller: Caller, entry: EntryView) -> bool:
+    job = entry.spec.job
+    return caller.covers(job.lane) and (caller.tenants is None or job.tenant in caller.tenants)
+
+
+async def _found(service: Service, name: str) -> EntryView | None:
+    entries = await service.store.read(TimetableQuery())
+    return next((one for one in entries if one.spec.name == name), None)
+
+
+async def _entry(service: Service, caller: Caller, name: str) -> EntryView:
+    """An entry that the caller covers.
+
+    Raises:
+        UnknownEntry: there is none.
+    """
+    entry = await _found(service, name)
+    if entry is None or not _covered(caller, entry):
+        message = f"there is no entry {name[:80]!r}"
+        raise UnknownEntry(message, hint="GET /v1/timetable lists them")
+    return entry
+
+
+def _check_known(entry: EntryView | None, caller: Caller) -> None:
+    """Lets a new entry pass, or one that the caller covers.
+
+    Raises:
+        Forbidden: it is another's.
+    """
+    if entry is not None and not _covered(caller, entry):
+        message = f"the entry {entry.spec.name[:80]!r} is not for this token's tenants and lanes"
+        raise Forbidden(message, hint="give yours another name")
+
+
+def _check_job(name: str, key: str | None) -> None:
+    """Lets the job of an entry pass.
+
+    Raises:
+        InvalidValue: its kind gives it a key, which all fires would share.
+    """
+    if key is not None:
+        message = f"the entry {name[:80]!r} gives its jobs a key"
+        raise InvalidValue(message, hint="each fire is a job of its own; leave the key out")
+
+
+def _told(entry: EntryView, now: int, fires: int) -> dict[str, object]:
+    spec = entry.spec
+    return {
+        **record(entry),
+        "name": spec.name,
+        "when": format_schedule(spec.schedule),
+        "next_at": next_fires(spec.schedule, now, fires) if spec.enabled else [],
+    }

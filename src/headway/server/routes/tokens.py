@@ -1,0 +1,190 @@
+"""/v1/tokens: who may call, and what for."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Annotated
+
+from fastapi import Path, Response
+
+from headway.contract.definitions import DefineRequest, RevokeToken, SetToken
+from headway.contract.tokens import Role, TokenSpec
+from headway.contract.views import StatsQuery, StatsView, TokensQuery, TokenView
+from headway.core.errors import Forbidden, IdConflict, InvalidValue
+from headway.runtime.rotation import rotate
+from headway.runtime.shown_token import ShownToken, shown_token
+from headway.runtime.token_text import new_token
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission, permissions
+from headway.server.access.policy import needs
+from headway.server.asking import RepeatKey, WhichPage, page_of
+from headway.server.bodies.token import RotateBody, TokenBody
+from headway.server.defining import DEFINED, defined
+from headway.server.error_members import add_members
+from headway.server.making import check_repeat_key
+from headway.server.replies.answer import answer
+from headway.server.replies.schema import page_model, reply
+from headway.server.routes.router import TheService, router
+from headway.server.service import Service
+
+ROUTES = router("tokens", prefix="/v1/tokens")
+
+Admin = Annotated[Caller, needs(Permission.TOKENS)]
+TokenId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="As the listing shows it.")]
+_AT_ONCE = RotateBody()
+
+_NEW = reply(
+    "NewToken",
+    "A token's text; it is told this once.",
+    id=(str, "The part that may be shown."),
+    token=(str, "What its holder sends."),
+    expires_at=(int | None, "When it ends; null for never."),
+)
+_ROTATED = reply(
+    "RotatedToken",
+    "A token's new text; it is told this once.",
+    id=(str, "The part that may be shown."),
+    token=(str, "What its holder sends from now on."),
+    old_until_at=(int | None, "Until when the old one is accepted; null for no more."),
+)
+
+
+@ROUTES.get(
+    "", operation_id="list_tokens", summary="List tokens", response_model=page_model(ShownToken)
+)
+async def listing(asked: WhichPage, service: TheService, caller: Admin) -> Response:
+    """Lists tokens by id, when each was used last and when it ends; never their secrets."""
+    now = (await service.store.read(StatsQuery())).now
+    found = await service.store.read(TokensQuery())
+    shown = [shown_token(one, now) for one in found if _within(caller, one.spec)]
+    return answer(page_of(shown, _id, asked))
+
+
+@ROUTES.post(
+    "", operation_id="make_token", summary="Make a token", status_code=201, response_model=_NEW
+)
+async def make(
+    body: TokenBody, service: TheService, caller: Admin, repeat_key: RepeatKey = None
+) -> Response:
+    """Makes a token and tells its text, this once: the store keeps only a digest of its secret.
+
+    It may reach no further than the caller's own. With the header `Idempotency-Key` a repeat makes
+    no second token: it draws the secret of the first one again, and the last reply holds.
+
+    Raises:
+        Forbidden: it would reach further than the caller.
+        IdConflict: under this Idempotency-Key another token was made.
+    """
+    before = await service.store.read(StatsQuery())
+    made = new_token(None if repeat_key is None else _repeated_id(caller, repeat_key))
+    spec = TokenSpec(
+        id=made.id,
+        name=body.name,
+        roles=tuple(dict.fromkeys(body.roles)),
+        secrets=(made.secret,),
+        tenants=None if body.tenants is None else tuple(body.tenants),
+        lanes=None if body.lanes is None else tuple(body.lanes),
+        expires_at=None if body.expires is None else body.expires.resolved(before.now),
+    )
+    if not _within(caller, spec):
+        message = "the token would reach further than the one that makes it"
+        raise Forbidden(message, hint="its roles, tenants and lanes must be among your own")
+    if repeat_key is not None:
+        _check_same(await service.store.read(TokensQuery(ids=(made.id,))), spec)
+    await _set(service, caller, spec, before)
+    return answer({"id": made.id, "token": made.text, "expires_at": spec.expires_at}, 201)
+
+
+@ROUTES.delete(
+    "/{id}", operation_id="revoke_token", summary="Revoke a token", response_model=DEFINED
+)
+async def revoke(id: TokenId, service: TheService, caller: Admin) -> Response:  # noqa: A002
+    """Forgets a token; this server refuses it at once, others within seconds."""
+    await _token(service, caller, id)
+    request = DefineRequest(items=(RevokeToken(id=id),), author=caller.name)
+    revision = await service.store.define(request)
+    service.tokens.forget(id)
+    return defined(revision)
+
+
+@ROUTES.post(
+    "/{id}/rotate",
+    operation_id="rotate_token",
+    summary="Give a token another secret",
+    response_model=_ROTATED,
+)
+async def rotate_(
+    id: TokenId,  # noqa: A002  (the path's word)
+    service: TheService,
+    caller: Admin,
+    body: RotateBody = _AT_ONCE,
+) -> Response:
+    """Gives a token another secret and tells its text, this once; what it may do stays."""
+    before = await service.store.read(StatsQuery())
+    view = await _token(service, caller, id)
+    spec, made = rotate(view.spec, before.now, body.grace)
+    await _set(service, caller, spec, before)
+    old = [one.until_at for one in spec.secrets if one.until_at is not None]
+    return answer({"id": made.id, "token": made.text, "old_until_at": max(old, default=None)})
+
+
+def _id(token: ShownToken) -> str:
+    return token.id
+
+
+def _repeated_id(caller: Caller, key: str) -> str:
+    return sha256(f"{caller.id}\x1f{check_repeat_key(key)}".encode()).hexdigest()[:16]
+
+
+def _check_same(found: tuple[TokenView, ...], spec: TokenSpec) -> None:
+    """Lets a new token pass, or one that is made again.
+
+    Raises:
+        IdConflict: it is another.
+    """
+    for view in found:
+        old = view.spec
+        if (old.name, old.roles, old.tenants, old.lanes) != (
+            spec.name,
+            spec.roles,
+            spec.tenants,
+            spec.lanes,
+        ):
+            message = "under this Idempotency-Key another token was made"
+            raise IdConflict(message, hint="use a new key for another token")
+
+
+def _within(caller: Caller, spec: TokenSpec) -> bool:
+    """Whether a token reaches no further than a caller."""
+    return (
+        permissions(map(Role, spec.roles)) <= caller.may
+        and _among(spec.tenants, caller.tenants)
+        and _among(spec.lanes, caller.lanes)
+    )
+
+
+def _among(names: tuple[str, ...] | None, ours: tuple[str, ...] | None) -> bool:
+    return ours is None or (names is not None and set(names) <= set(ours))
+
+
+async def _token(service: Service, caller: Caller, id: str) -> TokenView:  # noqa: A002
+    """A token that is the caller's to change.
+
+    Raises:
+        InvalidValue: there is none; told as 404.
+    """
+    found = await service.store.read(TokensQuery(ids=(id,)))
+    if not found or not _within(caller, found[0].spec):
+        message = f"there is no token {id!r}"
+        error = InvalidValue(message, hint="GET /v1/tokens lists them")
+        add_members(error, status=404)
+        raise error
+    return found[0]
+
+
+async def _set(service: Service, caller: Caller, spec: TokenSpec, before: StatsView) -> None:
+    # Of two who set it at once, one must learn that its secret was never set.
+    items = (SetToken(spec=spec),)
+    request = DefineRequest(items=items, author=caller.name, revision=before.revision)
+    await service.store.define(request)
+    service.tokens.forget(spec.id)

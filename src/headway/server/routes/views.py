@@ -1,0 +1,120 @@
+"""/v1/workers, /v1/stats, /v1/trail, /v1/audit: the whole store from outside."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+from pydantic import Field
+
+from headway.contract.views import (
+    AuditQuery,
+    AuditView,
+    StatsQuery,
+    StatsView,
+    TrailQuery,
+    WorkersQuery,
+    WorkerView,
+)
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.asking import (
+    Cursor,
+    PageAsked,
+    WhichPage,
+    numbered,
+    page_of,
+    unwrapped,
+    wrapped,
+)
+from headway.server.bodies.body import Asked
+from headway.server.bodies.words import Name
+from headway.server.replies.answer import answer
+from headway.server.replies.definitions import TRAIL, WORKERS
+from headway.server.replies.schema import reply_model
+from headway.server.routes.router import TheService, router
+
+ROUTES = router("the whole", prefix="/v1")
+
+Observer = Annotated[Caller, needs(Permission.OBSERVE)]
+
+
+class TrailAsked(PageAsked):
+    """Which lines of the trail."""
+
+    target: Name | None = Field(default=None, description="Only of this job, gate, lane or entry.")
+
+
+class AuditAsked(Asked):
+    """Which part of the audit."""
+
+    cursor: Cursor = None
+    limit: int = Field(default=10_000, ge=1, le=10_000, description="Gates, permits and jobs.")
+
+
+@ROUTES.get("/workers", operation_id="list_workers", summary="List workers", response_model=WORKERS)
+async def workers(asked: WhichPage, service: TheService, caller: Observer) -> Response:
+    """Lists workers that live, or died less than an hour ago, by id.
+
+    Of a worker over HTTP the id begins with the id of the token that it has.
+    """
+    caller.whole()
+    found = await service.store.read(WorkersQuery())
+    seen = [one for one in found if caller.lanes is None or any(map(caller.covers, one.lanes))]
+    return answer(page_of(seen, _id, asked))
+
+
+@ROUTES.get(
+    "/stats",
+    operation_id="stats",
+    summary="Counts of the whole store",
+    response_model=reply_model(StatsView),
+)
+async def stats(service: TheService, caller: Observer) -> Response:
+    """Jobs by state, totals since the store was made, the store's time, identity and revision."""
+    caller.whole()
+    return answer(await service.store.read(StatsQuery()))
+
+
+@ROUTES.get("/trail", operation_id="trail", summary="Who did what", response_model=TRAIL)
+async def trail(
+    asked: Annotated[TrailAsked, Query()], service: TheService, caller: Observer
+) -> Response:
+    """The moves of operators and of code, newest first: who, when, why."""
+    caller.whole()
+    query = TrailQuery(target=asked.target, cursor=numbered(asked.cursor), limit=asked.limit)
+    return answer(await service.store.read(query))
+
+
+@ROUTES.get(
+    "/audit",
+    operation_id="audit",
+    summary="Compare permits with holders",
+    response_model=reply_model(AuditView),
+)
+async def audit(
+    asked: Annotated[AuditAsked, Query()], service: TheService, caller: Observer
+) -> Response:
+    """Compares permits with their holders, and counts with permits; finds nothing, ever.
+
+    A page looks at up to `limit` of them; go on with its cursor until that is null. It stops no
+    worker.
+    """
+    caller.whole()
+    query = AuditQuery(cursor=unwrapped(asked.cursor), limit=asked.limit)
+    found = await service.store.read(query)
+    return answer({**_fields(found), "cursor": wrapped(found.cursor)})
+
+
+def _id(worker: WorkerView) -> str:
+    return worker.id
+
+
+def _fields(found: AuditView) -> dict[str, object]:
+    return {
+        "differences": found.differences,
+        "gates": found.gates,
+        "permits": found.permits,
+        "held": found.held,
+    }
