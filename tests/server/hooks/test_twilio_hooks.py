@@ -1,0 +1,212 @@
+"""Twilio's status callbacks, over HTTP, at a real store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from headway.contract.signals import Signal, SignalKind
+from headway.server.hooks.request import HookRequest
+from tests.server.hooks.outside import applied, awaiting, labels, post, post_all, seen
+from tests.server.hooks.senders import CALL, MESSAGE, TOKEN, call_status, from_twilio
+from tests.server.rig import Rig, serving
+
+HOOKS = {"twilio": {"auth_tokens": [TOKEN]}}
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with serving(hooks=HOOKS) as made:
+        yield made
+
+
+def message(status: str, **more: str) -> dict[str, str]:
+    return {"MessageSid": MESSAGE, "SmsSid": MESSAGE, "MessageStatus": status, **more}
+
+
+async def test_a_completed_call_settles_its_job_with_all_that_twilio_says(rig: Rig) -> None:
+    ref = await awaiting(rig.store, CALL)
+    sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("completed", 3, CallDuration="41"))
+    reply = await post(rig.http, sent)
+    assert (reply.status_code, reply.content) == (204, b"")
+    job = await seen(rig.store, ref)
+    assert job.state == "succeeded"
+    assert job.result is not None
+    assert b'"CallDuration":"41"' in job.result
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "reason"),
+    [
+        ("busy", "scheduled", "busy"),
+        ("no-answer", "scheduled", "no-answer"),
+        ("failed", "dead", "failed, error 32009, SIP 404"),
+        ("canceled", "dead", "canceled"),
+    ],
+)
+async def test_a_call_that_was_not_made_is_tried_again_or_dead(
+    rig: Rig, status: str, state: str, reason: str
+) -> None:
+    ref = await awaiting(rig.store, CALL)
+    more = {"ErrorCode": "32009", "SipResponseCode": "404"} if status == "failed" else {}
+    await post(rig.http, from_twilio(f"{rig.url}/hooks/twilio", call_status(status, 2, **more)))
+    job = await seen(rig.store, ref)
+    assert (job.state, job.reason) == (state, reason)
+
+
+async def test_the_way_of_a_call_is_noted_and_its_answer_shows_as_progress(rig: Rig) -> None:
+    ref = await awaiting(rig.store, CALL)
+    for place, status in enumerate(("initiated", "ringing", "in-progress")):
+        sent = from_twilio(f"{rig.url}/hooks/twilio", call_status(status, place))
+        assert (await post(rig.http, sent)).status_code == 204
+    job = await seen(rig.store, ref)
+    assert job.state == "awaiting"
+    assert [one.reason for one in job.trail if one.author == "signal"] == ["initiated", "ringing"]
+    assert job.progress is not None
+    assert b'"CallStatus":"in-progress"' in job.progress
+
+
+async def test_callbacks_in_any_order_come_to_the_same_end(rig: Rig) -> None:
+    sids = [f"CA{place:032x}" for place in range(6)]
+    statuses = list(enumerate(("ringing", "in-progress", "completed")))
+    for sid, order in zip(sids, permutations(statuses), strict=True):
+        ref = await awaiting(rig.store, sid)
+        for place, status in order:
+            fields = call_status(status, place, sid)
+            assert (
+                await post(rig.http, from_twilio(f"{rig.url}/hooks/twilio", fields))
+            ).status_code == 204
+        assert (await seen(rig.store, ref)).state == "succeeded"
+
+
+async def test_an_end_that_comes_after_another_end_changes_nothing(rig: Rig) -> None:
+    ref = await awaiting(rig.store, CALL)
+    for place, status in enumerate(("completed", "failed")):
+        sent = from_twilio(f"{rig.url}/hooks/twilio", call_status(status, place))
+        assert (await post(rig.http, sent)).status_code == 204
+    assert (await seen(rig.store, ref)).state == "succeeded"
+    assert await applied(rig.store) == (2, 1)
+
+
+async def test_a_callback_that_comes_before_its_job_is_known_is_kept_for_it(rig: Rig) -> None:
+    sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("completed", 3))
+    assert (await post(rig.http, sent)).status_code == 204
+    ref = await awaiting(rig.store, CALL)
+    assert (await seen(rig.store, ref)).state == "succeeded"
+
+
+async def test_the_reference_in_the_url_finds_the_job_without_its_sid(rig: Rig) -> None:
+    ref = await awaiting(rig.store)
+    url = f"{rig.url}/hooks/twilio?ref={ref.replace(':', '%3A')}"
+    await post(rig.http, from_twilio(url, call_status("completed", 3)))
+    assert (await seen(rig.store, ref)).state == "succeeded"
+
+
+async def test_a_delivered_message_is_noted_and_settles_its_job(rig: Rig) -> None:
+    ref = await awaiting(rig.store, MESSAGE)
+    for status in ("queued", "sent", "delivered", "read"):
+        await post(rig.http, from_twilio(f"{rig.url}/hooks/twilio", message(status)))
+    job = await seen(rig.store, ref)
+    assert job.state == "succeeded"
+    noted = [one.reason for one in job.trail if one.author == "signal"]
+    assert noted == ["queued", "sent", "delivered", "read"]
+
+
+async def test_a_message_that_could_not_be_delivered_is_dead_with_its_error(rig: Rig) -> None:
+    ref = await awaiting(rig.store, MESSAGE)
+    said = message("undelivered", ErrorCode="30003", ErrorMessage="Unreachable\0 handset")
+    await post(rig.http, from_twilio(f"{rig.url}/hooks/twilio", said))
+    job = await seen(rig.store, ref)
+    assert (job.state, job.reason) == ("dead", "undelivered, error 30003, Unreachable handset")
+
+
+async def test_a_status_that_nobody_knows_is_noted_and_settles_nothing(rig: Rig) -> None:
+    ref = await awaiting(rig.store, CALL)
+    sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("teleported", 4))
+    assert (await post(rig.http, sent)).status_code == 204
+    assert (await seen(rig.store, ref)).state == "awaiting"
+    assert len(await labels(rig.store, ref)) == 1
+
+
+async def test_fields_cut_in_another_way_find_no_job(rig: Rig) -> None:
+    ref = await awaiting(rig.store, CALL)
+    honest = from_twilio(f"{rig.url}/hooks/twilio", {"CallSid": CALL, "CallStatus": "completed"})
+    # The same signed text: names and values stand in it without a mark between them.
+    forged = replace(honest, body=f"CallSid={CALL}CallStatus&completed=".encode())
+    assert (await post(rig.http, forged)).status_code == 204
+    assert (await seen(rig.store, ref)).state == "awaiting"
+
+
+async def test_what_is_not_signed_is_refused_and_what_is_not_configured_is_not_there(
+    rig: Rig,
+) -> None:
+    ref = await awaiting(rig.store, CALL)
+    sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("completed", 3))
+    refusals = [
+        await post(rig.http, sent.with_header("X-Twilio-Signature", None)),
+        await post(rig.http, sent.with_header("X-Twilio-Signature", "AAAA")),
+        await post(rig.http, sent.twice("X-Twilio-Signature")),
+        await post(rig.http, from_twilio(sent.url, call_status("completed", 3), token=TOKEN[::-1])),
+    ]
+    assert {one.status_code for one in refusals} == {401}
+    assert {one.headers["content-type"] for one in refusals} == {"application/problem+json"}
+    assert not any(TOKEN in one.text for one in refusals)
+    for name in ("sendgrid", "payments", "twilio/x"):
+        missing = await post(rig.http, replace(sent, url=f"{rig.url}/hooks/{name}"))
+        assert missing.status_code == 404
+    assert (await rig.http.get("/hooks/twilio")).status_code == 405
+    assert (await seen(rig.store, ref)).state == "awaiting"
+    assert await applied(rig.store) == (0, 0)
+
+
+async def test_behind_a_proxy_the_public_url_is_what_was_signed() -> None:
+    async with serving(hooks=HOOKS, public_url="https://hw.example.org/x") as rig:
+        ref = await awaiting(rig.store, CALL)
+        outside = "https://hw.example.org/x/hooks/twilio"
+        sent = from_twilio(outside, call_status("completed", 3))
+        came = replace(sent, url=f"{rig.url}/hooks/twilio")
+        inside = from_twilio(f"{rig.url}/hooks/twilio", call_status("completed", 3))
+        assert (await post(rig.http, inside)).status_code == 401
+        forwarded = inside.with_header("X-Forwarded-Proto", "https")
+        assert (await post(rig.http, forwarded)).status_code == 401
+        assert (await post(rig.http, came)).status_code == 204
+        assert (await seen(rig.store, ref)).state == "succeeded"
+
+
+async def test_forwarded_headers_of_somebody_who_is_not_trusted_are_not_believed(rig: Rig) -> None:
+    plain = rig.url.replace("http:", "https:")
+    sent = from_twilio(f"{plain}/hooks/twilio", call_status("completed", 3))
+    came = replace(sent, url=f"{rig.url}/hooks/twilio").with_header("X-Forwarded-Proto", "https")
+    assert (await post(rig.http, came)).status_code == 401
+
+
+async def test_a_system_may_read_a_providers_webhooks_in_its_own_way(rig: Rig) -> None:
+    ref = await awaiting(rig.store, CALL)
+
+    def reading(request: HookRequest) -> list[Signal]:
+        assert b"busy" in request.body
+        return [Signal(key=CALL, event="own", kind=SignalKind.NOTE, label="WAITS")]
+
+    rig.service.hooks.read_with("twilio", reading)
+    sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("busy", 3))
+    assert (await post(rig.http, sent)).status_code == 204
+    assert (await seen(rig.store, ref)).state == "awaiting"
+    refused = await post(rig.http, sent.with_header("X-Twilio-Signature", "AAAA"))
+    assert refused.status_code == 401
+
+
+async def test_one_webhook_for_each_of_many_jobs_reaches_its_own(rig: Rig) -> None:
+    sids = [f"CA{place:032x}" for place in range(40)]
+    refs = [await awaiting(rig.store, sid) for sid in sids]
+    url = f"{rig.url}/hooks/twilio"
+    sent = [
+        from_twilio(url, call_status("completed", 3, sid, CallDuration=sid[-2:])) for sid in sids
+    ]
+    assert {one.status_code for one in await post_all(rig.http, sent)} == {204}
+    for sid, ref in zip(sids, refs, strict=True):
+        job = await seen(rig.store, ref)
+        assert job.result is not None
+        assert sid.encode() in job.result
