@@ -1,0 +1,96 @@
+"""What requests to this system say."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from headway.server.bodies.body import Body
+from headway.server.bodies.claim import ClaimBody
+from headway.server.bodies.settlement import ErrorText
+from headway.server.bodies.words import Name, Span, TenantName, Text, When
+
+JobId = Annotated[
+    Name,
+    Field(
+        description="The engine's id, or the job_id that it was enqueued with.",
+        examples=["order-17"],
+    ),
+]
+Tenant = Annotated[
+    TenantName | None,
+    Field(description="Whose job it is, where a job_id that is no UUID is looked for."),
+]
+
+
+class EnqueueBody(Body):
+    """A job to be done by whoever pulls from its lane."""
+
+    lane: Name = Field(description="Where it waits; a new lane needs nothing.", examples=["mail"])
+    type: Name = Field(description="Names the handler.", examples=["send_email"])
+    payload: dict[str, Any] = Field(
+        default={},
+        description="For the handler; at most 1,000,000 bytes as JSON.",
+        examples=[{"to": "ada@example.org"}],
+    )
+    job_id: Name | None = Field(
+        default=None,
+        description="However often this is sent, one job is made of it. A UUID becomes the job's "
+        "id, any other text its key.",
+        examples=["order-17"],
+    )
+    due: When | None = Field(default=None, description="When it is due; now if not given.")
+    tenant: TenantName | None = Field(default=None, description="For whom it is.")
+
+
+class PullBody(ClaimBody):
+    """Who pulls, from where, and how many: a claim by another name."""
+
+
+class RunBody(Body):
+    """A job that was pulled: which, in which run, by whom."""
+
+    worker: Name = Field(description="As the pull named it.")
+    job_id: JobId
+    run: int = Field(ge=1, le=2**31 - 1, description="From the pull.")
+    tenant: Tenant = None
+
+
+class AckBody(RunBody):
+    """A job that is done."""
+
+    result: Any = Field(default=None, description="Anything, for the record; at most 1,000,000 B.")
+
+
+class FailBody(RunBody):
+    """An attempt that failed."""
+
+    error: ErrorText = Field(default="", description="What went wrong, for people.")
+    after: Span | None = Field(
+        default=None, description="When to try again; else exponentially, capped at an hour."
+    )
+    dead: bool = Field(default=False, description="No further attempt is wanted.")
+
+
+class ExtendBody(RunBody):
+    """A job that takes longer."""
+
+    lease: Span = Field(default=30_000, description="From now; for all that the worker has pulled.")
+    progress: Any = Field(default=None, description="How far it is, for people.")
+
+
+class RetryBody(Body):
+    """Dead jobs that get a new life."""
+
+    job_ids: list[JobId] | None = Field(
+        default=None, min_length=1, max_length=1_000, description="These; or by lane and type."
+    )
+    lane: Name | None = Field(default=None, description="All dead ones of this lane.")
+    type: Name | None = Field(default=None, description="All dead ones of this type.")
+    payload: dict[str, Any] | None = Field(
+        default=None, description="In place of the old one; for one job."
+    )
+    limit: int = Field(default=1_000, ge=1, le=10_000, description="Of those by lane and type.")
+    reason: Text = Field(default="", description="Why; on the trail.")
+    tenant: Tenant = None

@@ -1,0 +1,50 @@
+"""Job ids as callers like them: a UUID is the engine's id, any other text is the job's key."""
+
+from __future__ import annotations
+
+import re
+
+from headway.contract.views import JobsQuery, JobView
+from headway.core.errors import UnknownJob
+from headway.server.access.caller import Caller
+from headway.server.service import Service
+from headway.server.sight import job_seen
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def as_uuid(job_id: str) -> str | None:
+    """The engine's id that a job_id is; None if it is the key of a job."""
+    return job_id.lower() if _UUID.fullmatch(job_id) else None
+
+
+async def find_id(service: Service, caller: Caller, job_id: str, tenant: str | None = None) -> str:
+    """The engine's id of a job; nobody is asked where the job_id is one.
+
+    Raises:
+        UnknownJob: no job that the caller sees has this key.
+        Forbidden: the tenant is another's.
+    """
+    found = as_uuid(job_id)
+    return found if found is not None else (await _by_key(service, caller, job_id, tenant)).id
+
+
+async def find_job(
+    service: Service, caller: Caller, job_id: str, tenant: str | None = None
+) -> JobView:
+    """A job with its runs and trail.
+
+    Raises:
+        UnknownJob: there is none that the caller sees.
+        Forbidden: the tenant is another's.
+    """
+    return await job_seen(service, caller, await find_id(service, caller, job_id, tenant))
+
+
+async def _by_key(service: Service, caller: Caller, key: str, tenant: str | None) -> JobView:
+    query = JobsQuery(key=key, tenant=caller.tenant(tenant) or "")
+    rows = (await service.store.read(query)).rows if "\0" not in key else ()
+    if not rows or not caller.sees(rows[0]):
+        message = f"there is no job {key[:64]!r}"
+        raise UnknownJob(message, hint="a key lives for seven days after the end of its job")
+    return rows[0]

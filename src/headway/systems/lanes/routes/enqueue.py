@@ -1,0 +1,63 @@
+"""POST /enqueue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Response
+
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.bodies.job import JobBody
+from headway.server.making import make_job
+from headway.server.replies.answer import answer
+from headway.server.replies.schema import reply
+from headway.server.routes.router import TheService, router
+from headway.server.sending import send_jobs
+from headway.systems.lanes.bodies import EnqueueBody
+from headway.systems.lanes.job_ids import as_uuid
+
+ROUTES = router("system: lanes")
+
+ENQUEUED = reply(
+    "Enqueued",
+    "Which job exists now.",
+    job_id=(str, "The engine's id."),
+    created=(bool, "Whether this call made it."),
+)
+
+
+@ROUTES.post(
+    "/enqueue",
+    operation_id="lanes_enqueue",
+    summary="Make a job",
+    status_code=201,
+    response_model=ENQUEUED,
+    response_description="The job was made.",
+    responses={200: {"model": ENQUEUED, "description": "It was there."}},
+)
+async def enqueue(
+    body: EnqueueBody,
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.SEND)],
+) -> Response:
+    """Makes a job; when this returns, it is stored.
+
+    Sent again with the same `job_id` it is still one job, until seven days after its end; with
+    another lane, type or payload that is a conflict (409).
+    """
+    id_of_engine = None if body.job_id is None else as_uuid(body.job_id)
+    # Each value has passed the very type of its field.
+    made = JobBody.model_construct(
+        kind=body.type,
+        args=body.payload,
+        lane=body.lane,
+        due=body.due,
+        tenant=body.tenant,
+        id=id_of_engine,
+        key=body.job_id if id_of_engine is None else None,
+    )
+    (sent,) = await send_jobs(service, [await make_job(service, caller, made)])
+    said = {"job_id": sent.id, "created": sent.created}
+    return answer(said, 201 if sent.created else 200)

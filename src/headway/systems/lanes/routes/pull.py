@@ -1,0 +1,99 @@
+"""POST /pull."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Request, Response
+
+from headway.contract.claims import Claimed
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.pulling.hand_out import HandOut
+from headway.server.pulling.presence import ClientGone, Presence
+from headway.server.pulling.pull import Pulled
+from headway.server.pulling.pulls import pull
+from headway.server.replies.answer import told
+from headway.server.replies.schema import reply
+from headway.server.routes.router import TheService, router
+from headway.systems.lanes.bodies import PullBody
+
+ROUTES = router("system: lanes")
+
+PULLED_JOB = reply(
+    "PulledJob",
+    "A job that is yours until the lease ends.",
+    job_id=(str, "The engine's id."),
+    run=(int, "To be shown with the acknowledgement."),
+    lane=(str, "Where it waited."),
+    type=(str, "Names the handler."),
+    payload=(dict[str, Any], "For the handler."),
+    attempt=(int, "1 for the first."),
+    tenant=(str, "For whom; empty for nobody in particular."),
+    due_at=(int, "When it was due."),
+)
+PULLED = reply(
+    "LanesPulled",
+    "What a pull brought.",
+    jobs=(list[PULLED_JOB], "In the order to be done; empty if the wait was over before one came."),
+    now=(int, "The store's time."),
+    lease_until=(int | None, "Until when they are yours without a word; null without any."),
+)
+
+GONE = 499
+"""Of a reply that nobody reads; it stands in the log alone."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+@ROUTES.post("/pull", operation_id="lanes_pull", summary="Take jobs", response_model=PULLED)
+async def pull_jobs(
+    body: PullBody,
+    request: Request,
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.WORK)],
+) -> Response:
+    """Takes up to `max` jobs; while there is none, waits up to `wait`.
+
+    A job is yours until `lease_until`; `/extend` moves that on. What is not acknowledged by then
+    comes back and is given to another. If you go away while you wait, nothing is taken.
+    """
+    presence = Presence(request.receive)
+    try:
+        pulled = await presence.during(pull(service, caller, body.pull()), service.lobby.give_back)
+    except ClientGone:
+        presence.close()
+        return Response(status_code=GONE)
+    except BaseException:
+        presence.close()
+        raise
+    return HandOut(
+        _encode(told(_said(pulled))),
+        presence=presence,
+        timing=service.timing,
+        unread=partial(service.lobby.give_back, pulled),
+    )
+
+
+def _said(pulled: Pulled) -> dict[str, object]:
+    return {
+        "jobs": [_job(one) for one in pulled.jobs],
+        "now": pulled.now,
+        "lease_until": pulled.lease_until if pulled.jobs else None,
+    }
+
+
+def _job(one: Claimed) -> dict[str, object]:
+    return {
+        "job_id": one.id,
+        "run": one.run,
+        "lane": one.lane,
+        "type": one.kind,
+        "payload": msgspec.Raw(one.args),
+        "attempt": one.attempt,
+        "tenant": one.tenant,
+        "due_at": one.due_at,
+    }

@@ -1,0 +1,144 @@
+"""The statuses of this system beside the engine's states, and how many jobs have each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView, LanesQuery, LaneView
+from headway.core.state import State
+from headway.runtime.latency import LaneLatency, lane_latencies
+
+PAGES = 4
+"""Pages of scheduled jobs that are looked through, at most, for those that wait to be retried."""
+
+
+class Status(StrEnum):
+    """Where a job stands, in the words of this system."""
+
+    QUEUED = "queued"
+    """It waits: for its moment, for a gate, or for a worker."""
+    PULLED = "pulled"
+    """A worker has it, and has not acknowledged it."""
+    FAILED = "failed"
+    """An attempt failed; it waits to be tried again."""
+    DONE = "done"
+    DEAD = "dead"
+    """Its attempts are used up, or none was wanted."""
+    CANCELLED = "cancelled"
+    """An operator called it off."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaneStatus:
+    """A lane: its jobs by status and by state, and what it reaches beside its target.
+
+    Attributes:
+        lane: its name.
+        statuses: how many jobs have each status.
+        exact: whether `queued` and `failed` are told apart for all jobs; among very many that are
+            scheduled some that wait to be retried are counted as queued.
+        states: how many jobs are in each state of the engine; without those in which none is.
+        latency: how long its jobs wait, beside its target.
+        concurrency: the most of its jobs with workers at once; None for any number.
+        workers: live ones that serve it.
+        paused: whether it is closed.
+    """
+
+    lane: str
+    statuses: Mapping[Status, int]
+    exact: bool
+    states: Mapping[str, int]
+    latency: LaneLatency
+    concurrency: int | None
+    workers: int
+    paused: bool
+
+
+def status_of(job: JobView) -> Status:
+    """The status of a job."""
+    match job.state:
+        case State.SCHEDULED if job.attempt:
+            return Status.FAILED
+        case State.SCHEDULED | State.WAITING | State.PARKED:
+            return Status.QUEUED
+        case State.RUNNING | State.AWAITING:
+            return Status.PULLED
+        case State.SUCCEEDED:
+            return Status.DONE
+        case State.DEAD:
+            return Status.DEAD
+        case State.CANCELLED:
+            return Status.CANCELLED
+        case _:
+            assert_never(job.state)
+
+
+async def lane_statuses(store: Store, names: Sequence[str] | None = None) -> tuple[LaneStatus, ...]:
+    """Lanes with their jobs by status; a few bounded reads a lane.
+
+    Args:
+        store: whose lanes.
+        names: these; None for the first 200, those that have a target before the others.
+
+    Returns:
+        One for each lane, by name, or in the order of `names`.
+
+    Raises:
+        StoreError: the store cannot tell now.
+    """
+    latencies = await lane_latencies(store, names)
+    lanes = await store.read(LanesQuery(names=tuple(one.lane for one in latencies)))
+    pairs = zip(lanes, latencies, strict=True)
+    return tuple([await _status(store, lane, latency) for lane, latency in pairs])
+
+
+async def _status(store: Store, lane: LaneView, latency: LaneLatency) -> LaneStatus:
+    held = lane.counts
+    failed, exact = await _waiting_to_be_retried(store, lane)
+    queued = sum(held.get(state, 0) for state in (State.SCHEDULED, State.WAITING, State.PARKED))
+    return LaneStatus(
+        lane=lane.name,
+        statuses={
+            Status.QUEUED: max(0, queued - failed),
+            Status.PULLED: held.get(State.RUNNING, 0) + held.get(State.AWAITING, 0),
+            Status.FAILED: failed,
+            Status.DONE: held.get(State.SUCCEEDED, 0),
+            Status.DEAD: held.get(State.DEAD, 0),
+            Status.CANCELLED: held.get(State.CANCELLED, 0),
+        },
+        exact=exact,
+        states=held,
+        latency=latency,
+        concurrency=lane.spec.concurrency,
+        workers=lane.workers,
+        paused=lane.paused,
+    )
+
+
+async def _waiting_to_be_retried(store: Store, lane: LaneView) -> tuple[int, bool]:
+    """How many wait to be tried again, and whether all that are scheduled were looked at."""
+    scheduled = lane.counts.get(State.SCHEDULED, 0)
+    looked = failed = 0
+    cursor: str | None = None
+    for _ in range(PAGES):
+        if looked >= scheduled:
+            return failed, True
+        page = await store.read(
+            JobsQuery(
+                lane=lane.name,
+                states=(State.SCHEDULED,),
+                newest=True,
+                cursor=cursor,
+                limit=1_000,
+            )
+        )
+        looked += len(page.rows)
+        failed += sum(1 for job in page.rows if status_of(job) is Status.FAILED)
+        cursor = page.cursor
+        if cursor is None:
+            return failed, True
+    return failed, looked >= scheduled

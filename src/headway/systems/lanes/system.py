@@ -1,0 +1,40 @@
+"""The system as the server sees it: its routes, and the lanes that it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+
+from headway.contract.definitions import DeclareLane, DefineRequest, LaneSpec
+from headway.server.service import Service
+from headway.systems.lanes.routes import dead, enqueue, pull, settle, status
+
+NAME = "lanes"
+
+
+class LanesSystem:
+    """The system `lanes`.
+
+    Attributes:
+        lanes: what is declared when the server starts; an operator's values win over it.
+    """
+
+    def __init__(self, lanes: tuple[LaneSpec, ...]) -> None:
+        self.lanes = lanes
+
+    @property
+    def name(self) -> str:
+        """As `--system` names it."""
+        return NAME
+
+    @property
+    def routers(self) -> Sequence[APIRouter]:
+        """Its routes."""
+        return (enqueue.ROUTES, pull.ROUTES, settle.ROUTES, status.ROUTES, dead.ROUTES)
+
+    async def start(self, service: Service) -> None:
+        """Declares the lanes of the settings; the store keeps them, and workers obey them."""
+        if self.lanes:
+            items = tuple(DeclareLane(spec=spec) for spec in self.lanes)
+            await service.store.define(DefineRequest(items=items, author="[lanes]"))
