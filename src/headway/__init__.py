@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from headway.client.client import Client
 from headway.contract.outcomes import Closing
 from headway.contract.signals import Decided, Heard, SignalReply
 from headway.contract.store import Store
@@ -72,6 +73,7 @@ __all__ = [
     "Backoff",
     "CalledOff",
     "CallerError",
+    "Client",
     "Closing",
     "Cron",
     "Dead",

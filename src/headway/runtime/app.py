@@ -57,6 +57,7 @@ class App(Registry):
         self._opener = opener
         self._given = store
         self._store = store
+        self._lent: Store | None = None
         self._around: list[Callable[[Store], Store]] = []
         self._opening = Lock()
         self._background = Background()
@@ -88,6 +89,25 @@ class App(Registry):
             message = "the app has its store open already"
             raise InvalidValue(message, hint="say where the store is before it is used")
         self._url = url
+
+    def use(self, store: Store) -> None:
+        """Lives in this store, as a worker over HTTP asks for it; the app does not close it.
+
+        Args:
+            store: an open one.
+
+        Raises:
+            InvalidValue: another store was given open, or is open already.
+        """
+        if self._lent is store:
+            return
+        if self._store is not None:
+            message = "the app has its store open already"
+            raise InvalidValue(message, hint="say which store it uses before it is used")
+        self._lent = store
+        for wrap in self._around:
+            store = wrap(store)
+        self._given = self._store = store
 
     def observe(self, around_store: Callable[[Store], Store], around_handlers: Middleware) -> None:
         """Puts something around the app's store and, outermost, around each handler.

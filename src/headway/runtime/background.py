@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from headway.core.errors import InvariantBroken
@@ -32,7 +33,18 @@ class Background:
         """
         if inline and not _in_a_loop():
             return _drive(work)
-        return asyncio.run_coroutine_threadsafe(work, self._started()).result()
+        return self.submit(work).result()
+
+    def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Runs something in the loop, and does not wait for it.
+
+        Args:
+            work: what to run.
+
+        Returns:
+            Has what it returns or raises; cancelling it cancels the work.
+        """
+        return asyncio.run_coroutine_threadsafe(work, self._started())
 
     def close(self) -> None:
         """Ends the loop and its thread; it starts again when it is needed again."""

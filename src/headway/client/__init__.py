@@ -1,0 +1,1 @@
+"""The client: everything that a program does with Headway, done over HTTP."""

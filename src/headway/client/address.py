@@ -1,0 +1,93 @@
+"""Where a server is, and the token that opens it; the token is never shown."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from headway.core.errors import InvalidValue
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+"""Where a server is if nothing says where."""
+
+SCHEMES = ("http", "https")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Address:
+    """Where a server is.
+
+    Attributes:
+        url: without a slash at its end.
+        token: goes with each call; None for none.
+    """
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the server is on this machine."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost" or host.endswith(".localhost")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether others on the way can read the token."""
+        return self.token is not None and self.url.startswith("http:") and not self.is_loopback
+
+
+def read_address(url: str | None = None, token: str | None = None) -> Address:
+    """Reads where a server is.
+
+    Args:
+        url: of the server; if not given, HEADWAY_URL in the environment, else
+            "http://127.0.0.1:8080".
+        token: if not given, HEADWAY_TOKEN in the environment, else none.
+
+    Returns:
+        The address.
+
+    Raises:
+        InvalidValue: the URL is none of a server, or the token cannot be one.
+    """
+    return Address(
+        url=_checked_url(url or os.environ.get("HEADWAY_URL") or DEFAULT_URL),
+        token=_checked_token(token or os.environ.get("HEADWAY_TOKEN") or None),
+    )
+
+
+def is_server(url: str) -> bool:
+    """Whether this is the URL of a server, and not of a store."""
+    return url.partition("://")[0] in SCHEMES
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.username is not None or parts.password is not None:
+        message = "the server's URL holds a name or a password"
+        raise InvalidValue(message, hint="pass the token as token=, or set HEADWAY_TOKEN")
+    if parts.scheme not in SCHEMES or not parts.hostname or port == 0:
+        message = f"{url[:80]!r} is not the URL of a server"
+        raise InvalidValue(message, hint="as http://127.0.0.1:8080 or https://jobs.example.com")
+    if parts.query or parts.fragment:
+        message = "the server's URL holds a query or a fragment"
+        raise InvalidValue(message, hint="as https://jobs.example.com, with a path if need be")
+    return url.rstrip("/")
+
+
+def _checked_token(token: str | None) -> str | None:
+    # What stands in it is never told: it is a secret, whatever is wrong with it.
+    if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+        message = "the token holds what no token holds"
+        raise InvalidValue(message, hint="it is one word, as `headway token create` printed it")
+    return token

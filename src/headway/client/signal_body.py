@@ -1,0 +1,39 @@
+"""A signal as a server is told it."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from headway.client.job_body import Fields
+from headway.contract.signals import Signal, SignalKind
+
+
+def signal_body(signal: Signal) -> Fields:
+    """The body that tells a signal; its key stands in the path.
+
+    Args:
+        signal: one event about one run.
+
+    Returns:
+        What is not empty.
+    """
+    said: Fields = {
+        "event": signal.event,
+        "body": None if signal.body is None else msgspec.Raw(signal.body),
+        "extend": signal.extend_ms,
+        "after": signal.after_ms,
+        "reason": signal.reason,
+        "candidate": signal.candidate,
+    }
+    match signal.kind:
+        case SignalKind.FINAL:
+            said["final"] = str(signal.decided)
+        case SignalKind.PROGRESS:
+            said["progress"] = True
+        case SignalKind.NOTE:
+            said["note"] = signal.label
+        case _:
+            assert_never(signal.kind)
+    return {name: value for name, value in said.items() if value not in ("", None)}

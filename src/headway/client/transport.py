@@ -1,0 +1,74 @@
+"""Requests over connections that are kept: the only place that knows the HTTP library."""
+
+from __future__ import annotations
+
+import httpx
+
+from headway.client.address import Address
+from headway.client.exchange import Answer, AnswerLost, Request, Unreachable
+
+MOST_CONNECTIONS = 256
+KEPT_CONNECTIONS = 32
+KEPT_FOR_S = 30.0
+"""Seconds for which an idle connection is kept: less than the server keeps it, so that no call is
+sent into one that is closing."""
+CONNECT_S = 5.0
+
+
+class Transport:
+    """Connections to one server; to be used in one event loop."""
+
+    def __init__(self, address: Address) -> None:
+        """Makes it; nothing is opened before the first request."""
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "User-Agent": "headway",
+        }
+        if address.token is not None:
+            headers["Authorization"] = f"Bearer {address.token}"
+        self._url = address.url
+        self._http = httpx.AsyncClient(
+            headers=headers,
+            limits=httpx.Limits(
+                max_connections=MOST_CONNECTIONS,
+                max_keepalive_connections=KEPT_CONNECTIONS,
+                keepalive_expiry=KEPT_FOR_S,
+            ),
+            # A proxy that the environment names does not reach this machine's loopback.
+            trust_env=not address.is_loopback,
+        )
+
+    async def send(self, request: Request, limit_s: float) -> Answer:
+        """Sends a request, and reads the answer.
+
+        Args:
+            request: what is sent.
+            limit_s: seconds that any one step of it may take.
+
+        Raises:
+            Unreachable: it was not sent.
+            AnswerLost: it was sent, perhaps in part.
+        """
+        try:
+            reply = await self._http.request(
+                request.method,
+                self._url + request.path,
+                content=request.content,
+                params=request.params or None,
+                headers=request.headers,
+                timeout=httpx.Timeout(limit_s, connect=min(CONNECT_S, limit_s)),
+            )
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise Unreachable(_told(error)) from error
+        except httpx.HTTPError as error:
+            raise AnswerLost(_told(error)) from error
+        return Answer(reply.status_code, reply.content, reply.headers.get("Retry-After", ""))
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._http.aclose()
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__
