@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, LiteralString, cast
 from uuid import uuid4
 
 import psycopg
 
-from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.clock import Clock
-from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
-from headway.contract.views import AuditQuery, StatsQuery
-from headway.core.job import NewJob, derived_id
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.store import PostgresStore
-
-LANE = "main"
 
 
 class Place:
@@ -73,36 +66,3 @@ class Place:
 
     def forget(self) -> None:
         self.sql(f"DROP SCHEMA IF EXISTS {self.namespace}, {self.namespace}_kept CASCADE")
-
-
-def job(number: int, **fields: Any) -> NewJob:
-    """A plain job whose id follows from its number."""
-    return NewJob(id=derived_id("postgres", number), kind="noop", **fields)
-
-
-def jobs(first: int, count: int, **fields: Any) -> list[NewJob]:
-    return [job(number, **fields) for number in range(first, first + count)]
-
-
-async def claim(
-    store: PostgresStore, worker: str = "w", request: int = 1, n: int = 1000
-) -> ClaimReply:
-    return await store.claim(
-        ClaimRequest(worker=worker, request=request, lanes=((LANE, 1),), n=n, free=n)
-    )
-
-
-async def succeed(
-    store: PostgresStore, runs: Sequence[tuple[str, int]], worker: str = "w"
-) -> list[Verdict]:
-    outcomes = tuple(Succeeded(one, run) for one, run in runs)
-    return await store.settle(SettleRequest(worker=worker, outcomes=outcomes))
-
-
-async def count(store: PostgresStore, state: str) -> int:
-    return (await store.read(StatsQuery())).counts.get(state, 0)
-
-
-async def assert_clean(store: PostgresStore) -> None:
-    audit = await store.read(AuditQuery())
-    assert audit.differences == ()

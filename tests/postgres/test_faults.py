@@ -18,7 +18,8 @@ from headway.stores.postgres import connection
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
-from tests.postgres.places import Place, assert_clean, claim, job
+from tests.plain import assert_clean, claim, job
+from tests.postgres.places import Place
 from tests.servers.fixtures import made
 from tests.servers.postgres import PostgresServer
 from tests.servers.proxy import Proxy
@@ -142,7 +143,7 @@ from headway.core.errors import OutcomeUnknown
 from headway.stores.postgres import connection
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.store import PostgresStore
-from tests.postgres.places import claim
+from tests.plain import claim
 
 connection.IDLE_MS = 3_000
 def stop(ledger):

@@ -12,7 +12,8 @@ from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.statement import Ask, of
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
-from tests.postgres.places import Place, assert_clean, claim, job
+from tests.plain import assert_clean, claim, job
+from tests.postgres.places import Place
 
 MINUTE = 60_000
 

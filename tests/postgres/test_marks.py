@@ -10,7 +10,8 @@ from headway.stores.postgres import marks
 from headway.stores.postgres.marks import WHOLE, Marks
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
-from tests.postgres.places import Place, assert_clean, claim, job, jobs
+from tests.plain import assert_clean, claim, job, jobs
+from tests.postgres.places import Place
 
 
 @pytest.fixture(autouse=True)

@@ -4,62 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
 
-from headway.contract.claims import ClaimReply, ClaimRequest
-from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
-from headway.contract.views import AuditQuery, StatsQuery
-from headway.core.job import NewJob, derived_id
-from headway.stores.sqlite import SqliteOptions, SqliteStore
+from headway.stores.sqlite import SqliteOptions
 from headway.stores.sqlite.turnstile import Turnstile
 
 Answer = TypeVar("Answer")
-
-LANE = "main"
 
 
 def options(path: Path, **changes: object) -> SqliteOptions:
     """How tests open a file: without waiting for the device, unless they say so."""
     given: dict[str, object] = {"synchronous": "normal", "reserve_bytes": 0, **changes}
     return SqliteOptions(path=path, **given)  # type: ignore[arg-type]
-
-
-def job(number: int, **fields: object) -> NewJob:
-    """A plain job whose id follows from its number."""
-    return NewJob(id=derived_id("sqlite", number), kind="noop", **fields)  # type: ignore[arg-type]
-
-
-def jobs(first: int, count: int, **fields: object) -> list[NewJob]:
-    return [job(number, **fields) for number in range(first, first + count)]
-
-
-async def claim(
-    store: SqliteStore, worker: str = "w", request: int = 1, n: int = 1000
-) -> ClaimReply:
-    return await store.claim(
-        ClaimRequest(worker=worker, request=request, lanes=((LANE, 1),), n=n, free=n)
-    )
-
-
-async def succeed(
-    store: SqliteStore, runs: Sequence[tuple[str, int]], worker: str = "w"
-) -> list[Verdict]:
-    outcomes = tuple(Succeeded(one, run) for one, run in runs)
-    return await store.settle(SettleRequest(worker=worker, outcomes=outcomes))
-
-
-async def count(store: SqliteStore, state: str) -> int:
-    return (await store.read(StatsQuery())).counts.get(state, 0)
-
-
-async def assert_clean(store: SqliteStore) -> None:
-    audit = await store.read(AuditQuery())
-    assert audit.differences == ()
 
 
 def number(path: Path, key: int) -> int:

@@ -10,7 +10,8 @@ import apsw
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.checkpoints import LATE, SOON, Checkpoints
 from headway.stores.sqlite.connection import connect, create
-from tests.sqlite.rig import job, jobs, options
+from tests.plain import job, jobs
+from tests.sqlite.rig import options
 
 FRAME = 4096 + 24
 

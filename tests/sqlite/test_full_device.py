@@ -16,17 +16,8 @@ from headway.core.errors import StoreError, StoreFull
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.calls import Call
 from headway.stores.sqlite.ledger import SqliteLedger
-from tests.sqlite.rig import (
-    assert_clean,
-    claim,
-    count,
-    door_shut,
-    job,
-    jobs,
-    one_turn,
-    options,
-    succeed,
-)
+from tests.plain import assert_clean, claim, count, job, jobs, succeed
+from tests.sqlite.rig import door_shut, one_turn, options
 
 BIG = b'{"n":"' + b"x" * 2000 + b'"}'
 

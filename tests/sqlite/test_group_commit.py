@@ -19,18 +19,8 @@ from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.numbers import WAKES
 from headway.stores.sqlite.session import Session
 from headway.testing.clock import FakeClock
-from tests.sqlite.rig import (
-    assert_clean,
-    claim,
-    count,
-    door_shut,
-    job,
-    jobs,
-    number,
-    one_turn,
-    options,
-    succeed,
-)
+from tests.plain import assert_clean, claim, count, job, jobs, succeed
+from tests.sqlite.rig import door_shut, number, one_turn, options
 
 UNKNOWN = (GateUse(name="nobody", template="nobody", shared=True),)
 

@@ -23,7 +23,8 @@ from headway.stores.memory import MemoryStore
 from headway.stores.sqlite import SqliteStore, parse_url, schema
 from headway.stores.sqlite.connection import migrate
 from headway.testing.conformance.granting import SENDER
-from tests.sqlite.rig import assert_clean, count, job, jobs, options
+from tests.plain import assert_clean, count, job, jobs
+from tests.sqlite.rig import options
 
 
 def content_of(path: Path) -> bytes:

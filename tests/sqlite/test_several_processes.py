@@ -11,6 +11,7 @@ import pytest
 
 from headway.core.errors import StoreUnavailable
 from headway.stores.sqlite import SqliteStore
+from tests.plain import LANE, assert_clean, claim, count, job, jobs
 from tests.sqlite.processes import (
     LIMIT,
     SPAWN,
@@ -22,7 +23,7 @@ from tests.sqlite.processes import (
     running,
     stop_inside,
 )
-from tests.sqlite.rig import LANE, assert_clean, claim, count, job, jobs, options
+from tests.sqlite.rig import options
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -12,7 +12,8 @@ from headway.stores.ledger.wakes import Wakes
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.bells import Bells, folder_of
 from headway.testing.clock import FakeClock
-from tests.sqlite.rig import LANE, claim, job, one_turn, options
+from tests.plain import LANE, claim, job
+from tests.sqlite.rig import one_turn, options
 
 LIMIT = 20.0
 

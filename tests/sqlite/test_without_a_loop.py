@@ -14,7 +14,8 @@ from headway.core.errors import StoreUnavailable, UnknownGate
 from headway.core.gates.spec import GateUse
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.numbers import WAKES
-from tests.sqlite.rig import LANE, door_shut, drive, job, jobs, number, options
+from tests.plain import LANE, job, jobs
+from tests.sqlite.rig import door_shut, drive, number, options
 
 LIMIT = 30.0
 

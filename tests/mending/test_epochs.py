@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headway.contract.claims import BeatRequest
 from headway.contract.outcomes import Verdict
 from headway.contract.views import StatsQuery, TrailQuery
 from headway.core.errors import StoreChanged
-from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
-from tests.postgres.places import Place, assert_clean, claim, count, job, jobs, succeed
+from tests.mending.sites import Durable, Site
+from tests.plain import assert_clean, claim, count, job, jobs, succeed
+
+AnySite = Site[Any]
 
 
-async def backed_up(place: Place, clock: FakeClock) -> PostgresStore:
+async def backed_up(site: AnySite, clock: FakeClock) -> Durable:
     """A store that has gone on since its backup, with two jobs then."""
-    store = place.open(clock)
+    store = site.open()
     await store.enqueue(jobs(0, 2))
     await store.lead("chores", "here", 1)
-    place.back_up()
+    store = await site.back_up(store)
     clock.advance(10_000)
     await store.enqueue([job(10)])
     await store.lead("chores", "here", 1)
@@ -26,11 +30,12 @@ async def backed_up(place: Place, clock: FakeClock) -> PostgresStore:
 
 
 async def test_restored_backup_stops_claims_until_a_new_epoch(
-    place: Place, clock: FakeClock
+    site: AnySite, clock: FakeClock
 ) -> None:
-    store = await backed_up(place, clock)
+    store = await backed_up(site, clock)
     assert len((await claim(store, n=2)).jobs) == 2
-    place.restore()
+    site.restore()
+    site.look(store)
     with pytest.raises(StoreChanged) as error:
         await claim(store, request=2)
     assert "--new-epoch" in error.value.hint
@@ -41,47 +46,57 @@ async def test_restored_backup_stops_claims_until_a_new_epoch(
 
 
 async def test_new_epoch_by_another_process_is_taken_for_the_operators_word(
-    place: Place, clock: FakeClock
+    site: AnySite, clock: FakeClock
 ) -> None:
-    store = await backed_up(place, clock)
-    place.restore()
+    store = await backed_up(site, clock)
+    site.restore()
+    site.look(store)
     with pytest.raises(StoreChanged):
         await claim(store)
-    await place.open(clock).new_epoch("ann", "restored")
+    doctor = site.open()
+    await doctor.new_epoch("ann", "restored")
+    await doctor.close()
     assert len((await claim(store)).jobs) == 2
 
 
 async def test_new_epoch_given_before_a_process_looked_counts_if_it_is_later_than_all_it_saw(
-    place: Place, clock: FakeClock
+    site: AnySite, clock: FakeClock
 ) -> None:
-    store = await backed_up(place, clock)
-    place.restore()
+    store = await backed_up(site, clock)
+    site.restore()
     clock.advance(1)
-    await place.open(clock).new_epoch("ann", "restored")
+    doctor = site.open()
+    await doctor.new_epoch("ann", "restored")
+    await doctor.close()
+    site.look(store)
     assert not await store.is_changed()
     assert len((await claim(store)).jobs) == 2
 
 
 async def test_epoch_of_a_backup_that_began_before_what_was_seen_stops_claims(
-    place: Place, clock: FakeClock
+    site: AnySite, clock: FakeClock
 ) -> None:
-    await place.open(clock).new_epoch("ann", "to be safe")
-    store = await backed_up(place, clock)
-    place.restore()
+    first = site.open()
+    await first.new_epoch("ann", "to be safe")
+    await first.close()
+    store = await backed_up(site, clock)
+    site.restore()
+    site.look(store)
     assert await store.is_changed()
     with pytest.raises(StoreChanged):
         await claim(store)
 
 
 async def test_what_one_process_found_out_stops_all_though_time_has_gone_on(
-    place: Place, clock: FakeClock
+    site: AnySite, clock: FakeClock
 ) -> None:
-    store = await backed_up(place, clock)
-    place.restore()
+    store = await backed_up(site, clock)
+    site.restore()
+    site.look(store)
     with pytest.raises(StoreChanged):
         await claim(store)
     clock.advance(50_000)
-    stranger = place.open(clock)
+    stranger = site.open()
     await stranger.enqueue([job(11)])
     with pytest.raises(StoreChanged):
         await claim(store)
@@ -91,27 +106,36 @@ async def test_what_one_process_found_out_stops_all_though_time_has_gone_on(
     assert len((await claim(stranger, worker="w2", n=9)).jobs) == 3
 
 
-async def test_another_store_in_its_place_stops_claims(place: Place, clock: FakeClock) -> None:
-    other = Place(place.database)
-    stranger = other.open(clock)
+async def test_another_store_in_its_place_stops_claims(site: AnySite, clock: FakeClock) -> None:
+    other = site.another()
+    stranger = other.open()
     clock.advance(100_000)
     await stranger.enqueue([job(5)])
-    other.back_up()
-    await stranger.close()
-    store = place.open(clock)
+    await other.back_up(stranger)
+    store = site.open()
+    await store.enqueue([job(1)])
     await store.lead("chores", "here", 1)
-    place.restore(other.namespace)
+    site.restore(other)
+    site.look(store)
     with pytest.raises(StoreChanged):
         await claim(store)
-    other.forget()
+    await other.close()
+
+
+async def test_reads_see_what_was_put_in_its_place(site: AnySite, clock: FakeClock) -> None:
+    store = await backed_up(site, clock)
+    assert sum((await store.read(StatsQuery())).counts.values()) == 3
+    site.restore()
+    assert sum((await store.read(StatsQuery())).counts.values()) == 2
 
 
 async def test_numbers_of_a_store_that_was_replaced_are_forgotten(
-    place: Place, clock: FakeClock
+    site: AnySite, clock: FakeClock
 ) -> None:
-    store = await backed_up(place, clock)
+    store = await backed_up(site, clock)
     await store.enqueue([job(20, tenant="acme", lane="new", subject="gone")])
-    place.restore()
+    site.restore()
+    site.look(store)
     await store.new_epoch("ann", "restored")
     await store.enqueue([job(21, tenant="beta", lane="newer")])
     stats = await store.read(StatsQuery())
@@ -120,8 +144,8 @@ async def test_numbers_of_a_store_that_was_replaced_are_forgotten(
     await assert_clean(store)
 
 
-async def test_new_epoch_fences_every_run_of_before(place: Place, clock: FakeClock) -> None:
-    store = place.open(clock)
+async def test_new_epoch_fences_every_run_of_before(site: AnySite) -> None:
+    store = site.open()
     await store.enqueue(jobs(0, 3))
     runs = [(one.id, one.run) for one in (await claim(store)).jobs]
     assert await store.new_epoch("ann", "to be safe") == 2
@@ -134,9 +158,9 @@ async def test_new_epoch_fences_every_run_of_before(place: Place, clock: FakeClo
 
 
 async def test_clock_that_was_far_ahead_is_set_back_only_on_an_operators_word(
-    place: Place, clock: FakeClock
+    site: AnySite, clock: FakeClock
 ) -> None:
-    store, other = place.open(clock), place.open(clock)
+    store, other = site.open(), site.open()
     right = clock()
     clock.advance(3_600_000)
     await store.enqueue([job(1)])
@@ -152,12 +176,13 @@ async def test_clock_that_was_far_ahead_is_set_back_only_on_an_operators_word(
     assert len((await claim(other)).jobs) == 4
 
 
-async def test_time_never_goes_back_across_restarts(place: Place, clock: FakeClock) -> None:
-    store = place.open(clock)
+async def test_time_never_goes_back_across_restarts(site: AnySite, clock: FakeClock) -> None:
+    store = site.open()
     clock.advance(50_000)
     ahead = clock()
     await store.enqueue([job(1)])
+    await store.close()
     clock.advance(-40_000)
-    again = place.open(clock)
+    again = site.open()
     assert (await again.read(StatsQuery())).now == ahead
     assert (await claim(again)).now == ahead

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headway.core.errors import StoreError
+from headway.stores.sqlite import SqliteStore
+from headway.testing.clock import FakeClock
+from tests.plain import job
+from tests.sqlite.rig import options
+
+
+async def test_file_that_was_removed_is_said_to_be_gone(path: Path, clock: FakeClock) -> None:
+    store = SqliteStore(options(path), clock)
+    await store.enqueue([job(1)])
+    os.unlink(path)
+    store._writer.look_at_file()
+    with pytest.raises(StoreError):
+        await store.enqueue([job(2)])
+    await store.close()
