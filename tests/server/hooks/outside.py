@@ -28,15 +28,21 @@ async def awaiting(
     policy: JobPolicy = DEFAULT_POLICY,
 ) -> str:
     """A job that was handed over, and is known under these keys too; its reference."""
-    id, worker = str(uuid4()), uuid4().hex  # noqa: A001  (the record's word for it)
-    await store.enqueue([NewJob(id=id, kind="call", lane=lane, tenant=tenant, policy=policy)])
+    own = str(uuid4())
+    await store.enqueue([NewJob(id=own, kind="call", lane=lane, tenant=tenant, policy=policy)])
+    return await begun(store, own, *keys, lane=lane)
+
+
+async def begun(store: Store, own: str, *keys: str, lane: str = "calls") -> str:
+    """The next run of a job, handed over, and known under these keys too; its reference."""
+    worker = uuid4().hex
     request = ClaimRequest(worker=worker, request=1, lanes=((lane, 1),), lease_ms=3_600_000)
     [job] = (await store.claim(request)).jobs
-    assert job.id == id
-    ref = f"{id}:{job.run}"
+    assert job.id == own
+    ref = f"{own}:{job.run}"
     told = [
-        HandedOver(id, job.run, key=ref),
-        *(KnownAs(id, job.run, key=key) for key in keys),
+        HandedOver(own, job.run, key=ref),
+        *(KnownAs(own, job.run, key=key) for key in keys),
     ]
     verdicts = await store.settle(SettleRequest(worker=worker, outcomes=tuple(told)))
     assert Verdict.LOST not in verdicts

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from headway.contract.operate import ActRequest, Verb
 from headway.contract.views import JobsQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL
@@ -18,7 +19,7 @@ from headway.server.run import Address, Listener
 from headway.server.service import Service
 from headway.stores import open_store
 from headway.testing.faulty import Fault, FaultyStore
-from tests.server.hooks.outside import ALERTED, applied, awaiting, post, post_all, seen
+from tests.server.hooks.outside import ALERTED, applied, awaiting, begun, post, post_all, seen
 from tests.server.hooks.senders import (
     CALL,
     MESSAGE,
@@ -75,15 +76,23 @@ async def test_replays_of_every_provider_mixed_and_at_once_have_one_effect_each(
         assert len((await rig.store.read(JobsQuery(lane="alerts"))).rows) == 3
 
 
-async def test_a_replay_while_the_next_attempt_awaits_does_not_touch_it() -> None:
+async def test_a_replay_of_an_earlier_attempt_does_not_touch_the_one_that_awaits_now() -> None:
     async with serving(hooks=HOOKS, tokens=False) as rig:
-        old = from_twilio(f"{rig.url}/hooks/twilio", call_status("completed", 3))
-        await awaiting(rig.store, CALL)
-        await post(rig.http, old)
-        second = await awaiting(rig.store, CALL.replace("CA", "CB"))
-        for _ in range(3):
-            assert (await post(rig.http, old)).status_code == 204
-        assert (await seen(rig.store, second)).state == "awaiting"
+        url = f"{rig.url}/hooks/twilio"
+        first = await awaiting(rig.store, CALL)
+        own = first.partition(":")[0]
+        await post(rig.http, from_twilio(url, call_status("busy", 3)))
+        assert (await seen(rig.store, first)).state == "scheduled"
+        await rig.store.act(ActRequest(request="r1", ids=(own,), verb=Verb.RUN_NOW, author="me"))
+        second = await begun(rig.store, own, f"CA{7:032x}")
+        for status in ("busy", "failed", "completed"):
+            assert (
+                await post(rig.http, from_twilio(url, call_status(status, 3)))
+            ).status_code == 204
+        job = await seen(rig.store, second)
+        assert (job.state, job.run, job.attempt) == ("awaiting", 2, 2)
+        await post(rig.http, from_twilio(url, call_status("completed", 3, f"CA{7:032x}")))
+        assert (await seen(rig.store, second)).state == "succeeded"
 
 
 @asynccontextmanager
