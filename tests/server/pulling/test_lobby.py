@@ -331,7 +331,7 @@ async def test_a_job_released_for_want_of_a_reader_has_used_no_attempt(
 ) -> None:
     await store.enqueue([job(1)])
     pulled = await lobby.pull(pull("w"))
-    lobby.give_back(pulled.worker, pulled.jobs)
+    lobby.give_back(pulled)
     await lobby.finish()
     page = await store.read(JobsQuery(ids=(job(1).id,)))
     assert page.rows[0].state is State.WAITING

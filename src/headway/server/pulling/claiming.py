@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,8 @@ from headway.server.pulling.pull import Pull
 
 MOST_LANES = 256
 """Lanes of one claim; where more fit a pull's patterns, claims follow one another."""
+MOST_REMEMBERED = 10_000
+"""Workers of which it is remembered which of their numbers brought jobs."""
 GIVE_BACK_WITHIN = 60.0
 """Seconds for which a giving back is repeated; then the lease brings the jobs back."""
 
@@ -39,6 +42,7 @@ class Claiming:
         self._timing = timing
         self._numbers = Numbers(timing)
         self._turn = 0
+        self._brought: OrderedDict[str, int] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -97,7 +101,8 @@ class Claiming:
 
     async def _round(self, pull: Pull, lanes: tuple[tuple[str, int], ...]) -> Look:
         """Claims until something is found, or all flows were looked at."""
-        after: Mapping[str, int] = {}
+        after = {lane: pull.after[lane] for lane, _ in lanes if lane in pull.after}
+        whole = not after
         tries = 0
         while True:
             request = ClaimRequest(
@@ -110,18 +115,28 @@ class Claiming:
                 lease_ms=pull.lease_ms,
                 after=after,
             )
-            reply = await self._claim(request)
+            reply, is_repeat = await self._claim(request)
             names = tuple(name for name, _ in lanes)
-            look = Look(reply=reply, lanes=names, request=request.request)
+            look = Look(reply=reply, lanes=names, request=request.request, is_repeat=is_repeat)
             if look.is_used_up and pull.request is None and tries < MOST_TRIES:
                 tries += 1
-            elif look.is_final or not reply.again:
+            elif look.is_final or (whole and not reply.again):
                 return look
             else:
-                after = reply.after
+                # A round that began in the middle has not looked at what stands before.
+                whole = whole or not reply.again
+                after = dict(reply.after)
                 await self._timing.pause(0)
 
-    async def _claim(self, request: ClaimRequest) -> ClaimReply:
+    async def _claim(self, request: ClaimRequest) -> tuple[ClaimReply, bool]:
+        """Claims.
+
+        Returns:
+            The reply, and whether its number had brought jobs before.
+
+        Raises:
+            CancelledError: it was cancelled; what the claim brings is given back.
+        """
         claim = asyncio.ensure_future(self._ask(request))
         try:
             return await asyncio.shield(claim)
@@ -129,20 +144,28 @@ class Claiming:
             self._spawn(self._undo(request.worker, claim))
             raise
 
-    async def _ask(self, request: ClaimRequest) -> ClaimReply:
+    async def _ask(self, request: ClaimRequest) -> tuple[ClaimReply, bool]:
+        is_repeat = self._brought.get(request.worker, 0) >= request.request
         try:
-            return await self._store.claim(request)
+            reply = await self._store.claim(request)
         except OutcomeUnknown:
             # A repeat of the same number brings what the first may have claimed.
-            return await self._store.claim(request)
+            reply = await self._store.claim(request)
+        if reply.jobs and not is_repeat:
+            self._brought[request.worker] = request.request
+            self._brought.move_to_end(request.worker)
+            if len(self._brought) > MOST_REMEMBERED:
+                self._brought.popitem(last=False)
+        return reply, is_repeat
 
-    async def _undo(self, worker: str, claim: asyncio.Future[ClaimReply]) -> None:
+    async def _undo(self, worker: str, claim: asyncio.Future[tuple[ClaimReply, bool]]) -> None:
         try:
-            reply = await claim
+            reply, is_repeat = await claim
         except StoreError as error:
             _log.warning("what a claim brought is not known, and its puller is gone: %s", error)
             return
-        await self._give_back(worker, reply.jobs)
+        if not is_repeat:
+            await self._give_back(worker, reply.jobs)
 
     async def _give_back(self, worker: str, jobs: Sequence[Claimed]) -> None:
         if not jobs:

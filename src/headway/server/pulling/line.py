@@ -36,17 +36,23 @@ class Look:
         reply: of the claim.
         lanes: that were claimed from.
         request: the claim's number.
+        is_repeat: the jobs were handed out before, in answer to the same number.
     """
 
     reply: ClaimReply
     lanes: tuple[str, ...]
     request: int
+    is_repeat: bool = False
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the claim's number was used before, and so brought nothing."""
-        # While flows are left unexamined the reply says where to go on.
-        return self.reply.again and not self.reply.after and not self.reply.jobs
+        """Whether the claim's number was used before, and so brought nothing.
+
+        The reply to a claim that left flows unexamined may now and then look the same; to claim
+        again is right then, too.
+        """
+        reply = self.reply
+        return reply.again and not reply.after and not reply.jobs and reply.next_at == reply.now
 
     @property
     def is_final(self) -> bool:
@@ -58,6 +64,17 @@ Looking = Callable[[], Awaitable[Look]]
 """Claims once for somebody who waits, all flows of its lanes."""
 Sleep = Callable[[Look], Awaitable[None]]
 """Sleeps until there may be something that a look did not find."""
+
+
+class Place:
+    """A place in a line."""
+
+    __slots__ = ("called", "is_given_up", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.called: asyncio.Future[bool] | None = None
+        self.is_given_up = False
 
 
 class Line:
@@ -96,31 +113,35 @@ class Line:
         """Whether nobody waits and nobody looks."""
         return not self._waiting and not self._looking
 
-    async def serve(self, look: Looking, seconds: float) -> Look | None:
+    def place(self) -> Place:
+        """The place of somebody who comes now."""
+        return Place(next(self._numbers))
+
+    async def serve(self, place: Place, look: Looking, seconds: float) -> Look | None:
         """Waits for something to be found.
 
         Args:
+            place: of the one who waits.
             look: called when it is this one's turn, once or more often; is never cut short by
                 the end of the wait.
             seconds: the longest that it waits for a turn.
 
         Returns:
-            What it found; None when the time is up, or the line was closed.
+            What it found; None when the time is up, or it was sent home.
 
         Raises:
             StoreError: the store could not answer when it looked.
         """
         until = self._timing.monotonic() + seconds
-        number = next(self._numbers)
         if self.is_idle:
             self._looking += 1
-        elif not await self._turn(number, until):
+        elif not await self._turn(place, until):
             return None
         while True:
             found = await self._look(look)
             if found.is_final:
                 return found
-            if not await self._turn(number, until):
+            if not await self._turn(place, until):
                 return None
 
     def stir(self) -> None:
@@ -130,6 +151,12 @@ class Line:
             self._sleeper.cancel()
             self._sleeper = None
             self._call(1)
+
+    def send_home(self, place: Place) -> None:
+        """Ends the wait of one; if it looks just now, when it has found nothing."""
+        place.is_given_up = True
+        if place.called is not None and not place.called.done():
+            place.called.set_result(False)
 
     def close(self) -> None:
         """Sends everybody home."""
@@ -169,43 +196,36 @@ class Line:
             if found.is_final or stirs == self._stirs:
                 return found
 
-    async def _turn(self, number: int, until: float) -> bool:
+    async def _turn(self, place: Place, until: float) -> bool:
         """Waits to be called.
 
         Returns:
-            Whether it was; else the time is up, or the line was closed.
+            Whether it was; else the time is up, or it was sent home.
 
         Raises:
             CancelledError: it was cancelled; a turn that it had been given is passed on.
         """
         left = until - self._timing.monotonic()
-        if left <= 0 or self._is_closed:
+        if left <= 0 or self._is_closed or place.is_given_up:
             self._mind()
             return False
-        called: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = called
+        called = place.called = asyncio.get_running_loop().create_future()
+        self._waiting[place.number] = called
         self._mind()
         try:
             async with self._timing.limit(left):
                 return await called
         except TimeoutError:
             # A turn that was given at the last moment is used.
-            return self._leave(number, called)
+            return _was_called(called)
         except asyncio.CancelledError:
-            if self._leave(number, called):
+            if _was_called(called):
                 self._looking -= 1
                 self._call(1)
             raise
-
-    def _leave(self, number: int, called: asyncio.Future[bool]) -> bool:
-        """Leaves the line.
-
-        Returns:
-            Whether it has been given a turn meanwhile.
-        """
-        waited = self._waiting.pop(number, None) is not None
-        self._mind()
-        return not waited and not called.cancelled() and called.result()
+        finally:
+            self._waiting.pop(place.number, None)
+            self._mind()
 
     def _call(self, most: int) -> None:
         """Gives a turn to those who have waited longest."""
@@ -245,3 +265,7 @@ class Line:
         """Lets a store that could not answer have some time."""
         seconds, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
         await self._timing.pause(seconds)
+
+
+def _was_called(called: asyncio.Future[bool]) -> bool:
+    return called.done() and not called.cancelled() and called.result()

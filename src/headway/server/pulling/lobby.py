@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
-from headway.contract.claims import Claimed
 from headway.contract.store import Store
 from headway.runtime.timing import Timing
 from headway.server.pulling.claiming import Claiming
 from headway.server.pulling.known_lanes import KnownLanes
-from headway.server.pulling.line import Line, Look
+from headway.server.pulling.line import Line, Look, Place
 from headway.server.pulling.pull import Pull, Pulled
 from headway.server.pulling.wanted import Wanted
 
@@ -29,6 +28,7 @@ class Lobby:
         self._claiming = Claiming(store, timing)
         self._known = KnownLanes(store, timing, self._stir)
         self._lines: dict[object, tuple[Wanted, Line]] = {}
+        self._places: dict[str, tuple[Line, Place]] = {}
         self._keeping_up: asyncio.Task[None] | None = None
         self._patterned = 0
         self._is_closed = False
@@ -52,10 +52,20 @@ class Lobby:
         for lane in lanes:
             self._known.meet(lane)
 
+    async def among(self, wanted: Wanted) -> tuple[str, ...]:
+        """The names of the lanes that are wanted, those that fit a pattern among them.
+
+        Raises:
+            StoreError: the store could not answer.
+        """
+        known = await self._known.names() if wanted.patterns else ()
+        return tuple(name for name, _ in wanted.among(known))
+
     async def pull(self, pull: Pull, seconds: float = 0.0) -> Pulled:
         """Claims; while there is nothing, waits.
 
-        Who waits for the same lanes is served in the order of coming. If it is cancelled, nothing
+        Who waits for the same lanes is served in the order of coming. A worker that numbers its
+        pulls has one at a time: a later one sends the earlier home. If it is cancelled, nothing
         stays claimed.
 
         Args:
@@ -69,19 +79,32 @@ class Lobby:
             StoreError: the store could not answer.
             InvalidValue: the claim is unusable.
         """
+        if pull.request is not None:
+            self._send_home(pull.worker)
         if seconds <= 0 or self._is_closed:
             return _pulled(pull, await self._look(pull))
         group = (pull.wanted.group, pull.free > 0)
         line = self._line(group, pull.wanted)
+        place = line.place()
+        if pull.request is not None:
+            self._places[pull.worker] = (line, place)
         try:
-            look = await line.serve(lambda: self._look(pull), seconds)
-            return _pulled(pull, look) if look is not None else await self._nothing(pull, line)
+            look = await line.serve(place, lambda: self._look(pull), seconds)
+            if look is not None:
+                return _pulled(pull, look)
+            return await self._nothing(pull, line, again=place.is_given_up)
         finally:
+            if self._places.get(pull.worker) == (line, place):
+                del self._places[pull.worker]
             self._leave(group, line)
 
-    def give_back(self, worker: str, jobs: Sequence[Claimed]) -> None:
-        """Hands back jobs that were pulled, and of which nobody has heard."""
-        self._claiming.give_back(worker, jobs)
+    def give_back(self, pulled: Pulled) -> None:
+        """Hands back the jobs of a pull, of which nobody has heard.
+
+        Not those of a repeat: the first answer may have been heard.
+        """
+        if not pulled.is_repeat:
+            self._claiming.give_back(pulled.worker, pulled.jobs)
 
     def close(self) -> None:
         """Sends everybody home; whoever comes from now on does not wait."""
@@ -99,20 +122,22 @@ class Lobby:
             known = await self._known.names()
         return await self._claiming.look(pull, known)
 
-    async def _nothing(self, pull: Pull, line: Line) -> Pulled:
+    async def _nothing(self, pull: Pull, line: Line, *, again: bool) -> Pulled:
         """The answer to one who waited in vain; it may never have asked the store itself."""
         heard = line.heard
-        if heard is None:
+        if heard is None and not again:
             return _pulled(pull, await self._look(pull))
-        elapsed_ms = int(1000 * (self._timing.monotonic() - line.heard_at))
+        now = self._timing.wall_at()
+        if heard is not None:
+            now = heard.reply.now + int(1000 * (self._timing.monotonic() - line.heard_at))
         return Pulled(
             worker=pull.worker,
             request=pull.request or 0,
             jobs=(),
-            now=heard.reply.now + elapsed_ms,
+            now=now,
             lease_until=None,
-            next_at=heard.reply.next_at,
-            again=False,
+            next_at=heard.reply.next_at if heard is not None else None,
+            again=again,
         )
 
     async def _sleep(self, look: Look) -> None:
@@ -125,6 +150,13 @@ class Lobby:
         for wanted, line in list(self._lines.values()):
             if wanted.meets(lane):
                 line.stir()
+
+    def _send_home(self, worker: str) -> None:
+        """Ends the wait of a worker that asks anew."""
+        waiting = self._places.pop(worker, None)
+        if waiting is not None:
+            line, place = waiting
+            line.send_home(place)
 
     def _line(self, group: object, wanted: Wanted) -> Line:
         """The line of those who want the same, made if there is none."""
@@ -164,4 +196,7 @@ def _pulled(pull: Pull, look: Look) -> Pulled:
         lease_until=reply.lease_until if look.lanes else None,
         next_at=reply.next_at,
         again=reply.again,
+        # The store's own note of when a round began means nothing to another claim.
+        after={lane: at for lane, at in reply.after.items() if lane},
+        is_repeat=look.is_repeat,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from headway.contract.claims import Claimed
 from headway.server.pulling.wanted import Wanted
@@ -20,6 +20,7 @@ class Pull:
         free: the most jobs with gates.
         lease_ms: how long the worker's runs live without a beat.
         request: the number of the claim; None lets the lobby number each try.
+        after: where the worker's last claim stopped, by lane.
     """
 
     worker: str
@@ -28,6 +29,7 @@ class Pull:
     free: int = 1
     lease_ms: int = 30_000
     request: int | None = None
+    after: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +45,8 @@ class Pulled:
         lease_until: when the worker's runs lapse without a beat; None if this pull never claimed.
         next_at: when it is worth asking again; None for not before something happens.
         again: ask again at once.
+        after: to be given to the worker's next pull.
+        is_repeat: the jobs were handed out before, in answer to the same number.
     """
 
     worker: str
@@ -52,3 +56,5 @@ class Pulled:
     lease_until: int | None
     next_at: int | None
     again: bool
+    after: Mapping[str, int] = field(default_factory=dict[str, int])
+    is_repeat: bool = False

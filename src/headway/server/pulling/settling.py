@@ -1,0 +1,179 @@
+"""Settling for callers: what their bodies say, as outcomes within what they may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import assert_never
+
+import msgspec
+
+from headway.contract.outcomes import (
+    Closing,
+    Died,
+    Failed,
+    FoundUnfit,
+    GaveBack,
+    HandedOver,
+    KnownAs,
+    NextStage,
+    Outcome,
+    Released,
+    Returned,
+    SettleRequest,
+    Snoozed,
+    Succeeded,
+    Verdict,
+)
+from headway.contract.views import JobsQuery, JobView
+from headway.core.errors import Forbidden, InvalidValue
+from headway.core.gates.spec import GateUse
+from headway.core.job import NewJob, derived_id
+from headway.core.moment import Moment
+from headway.server.access.caller import Caller
+from headway.server.bodies.settlement import (
+    AnyOutcome,
+    CloseBody,
+    DeadBody,
+    FailedBody,
+    GaveBackBody,
+    HandedOverBody,
+    KnownAsBody,
+    NextStageBody,
+    OutcomeBody,
+    ReleasedBody,
+    ReturnedBody,
+    SnoozedBody,
+    SucceededBody,
+    UnfitBody,
+)
+from headway.server.gate_uses import gate_uses, known_gates
+from headway.server.making import make_jobs
+from headway.server.service import Service
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+async def settle(
+    service: Service, caller: Caller, worker: str, said: Sequence[AnyOutcome]
+) -> list[Verdict]:
+    """Writes what a caller's worker says of its runs.
+
+    Args:
+        service: whose store and kinds.
+        caller: what follows must be within its lanes and tenants.
+        worker: as the caller names it.
+        said: up to 1000 outcomes.
+
+    Returns:
+        A verdict for each, in this order; `lost` for a run that this worker does not hold.
+
+    Raises:
+        Forbidden: a job that is to follow, or a gate to be closed, is not the caller's.
+        CallerError: an outcome asks for what cannot be; nothing was written.
+        StoreError: the store could not answer.
+    """
+    name = caller.worker(worker)
+    gates = await _gates_of_stages(service, name, said)
+    outcomes: list[Outcome] = []
+    for one in said:
+        then = await _follow_ups(service, caller, name, one)
+        close = tuple(_closing(caller, each) for each in one.close)
+        outcomes.append(_outcome(one, then, close, gates))
+    verdicts = await service.store.settle(SettleRequest(worker=name, outcomes=tuple(outcomes)))
+    service.lobby.meet({job.lane for outcome in outcomes for job in outcome.then})
+    return verdicts
+
+
+async def _follow_ups(
+    service: Service, caller: Caller, worker: str, said: AnyOutcome
+) -> tuple[NewJob, ...]:
+    if not said.then:
+        return ()
+    # The same outcome said again makes the same jobs.
+    what = getattr(said, "key", "") or getattr(said, "gate", "")
+    repeat_key = derived_id("then", worker, said.job, said.run, said.outcome, what)
+    return tuple(await make_jobs(service, caller, said.then, repeat_key=repeat_key))
+
+
+def _closing(caller: Caller, said: CloseBody) -> Closing:
+    implicit, _, of = said.gate.partition(":")
+    if implicit == "lane":
+        caller.check_lane(of)
+    elif caller.lanes is not None and (said.gate == "all" or implicit in {"tenant", "kind"}):
+        message = f"the token {caller.name!r} may not close {said.gate[:80]!r}"
+        raise Forbidden(message, hint="it is for some lanes, and this gate is before all of them")
+    after_ms, until_at = _delay(said.after, said.until)
+    return Closing(gate=said.gate, for_ms=after_ms, until_at=until_at, reason=said.reason)
+
+
+def _delay(after: int | None, until: Moment | None) -> tuple[int | None, int | None]:
+    """A delay in ms, or a moment; the moment if both are given, as everywhere."""
+    if until is None:
+        return after, None
+    return (None, until.at) if until.after_ms is None else (until.after_ms, None)
+
+
+def _outcome(  # noqa: C901, PLR0911, PLR0912  (one line for each outcome)
+    said: AnyOutcome,
+    then: tuple[NewJob, ...],
+    close: tuple[Closing, ...],
+    gates: Mapping[tuple[str, str], tuple[GateUse, ...]],
+) -> Outcome:
+    job, run = said.job, said.run
+    match said:
+        case SucceededBody():
+            result = None if said.result is None else _encode(said.result)
+            return Succeeded(job, run, then, close, result)
+        case FailedBody():
+            return Failed(job, run, then, close, said.error, *_delay(said.after, said.until))
+        case DeadBody():
+            return Died(job, run, then, close, said.reason or "failed", said.error)
+        case SnoozedBody():
+            return Snoozed(job, run, then, close, *_delay(said.after, said.until))
+        case NextStageBody():
+            return NextStage(job, run, then, close, said.stage, gates.get((job, said.stage), ()))
+        case ReleasedBody():
+            return Released(job, run, then, close, said.reason)
+        case HandedOverBody():
+            return HandedOver(job, run, then, close, said.key, said.timeout)
+        case KnownAsBody():
+            return KnownAs(job, run, then, close, said.key)
+        case ReturnedBody():
+            return Returned(job, run, then, close, said.error)
+        case GaveBackBody():
+            return GaveBack(job, run, then, close, said.gate)
+        case UnfitBody():
+            return FoundUnfit(job, run, then, close, said.reason)
+        case _:
+            assert_never(said)
+
+
+async def _gates_of_stages(
+    service: Service, worker: str, said: Iterable[OutcomeBody]
+) -> dict[tuple[str, str], tuple[GateUse, ...]]:
+    """What jobs ask for at their next stages, by job and stage; their arguments name the gates."""
+    stages = [one for one in said if isinstance(one, NextStageBody)]
+    if not stages:
+        return {}
+    ids = tuple({one.job for one in stages})
+    page = await service.store.read(JobsQuery(ids=ids, limit=len(ids)))
+    # Another's job is answered as lost, whatever is said of it.
+    jobs = {job.id: job for job in page.rows if job.worker == worker}
+    held = [one for one in stages if one.job in jobs]
+    return {(one.job, one.stage): await _uses(service, jobs[one.job], one) for one in held}
+
+
+async def _uses(service: Service, job: JobView, said: NextStageBody) -> tuple[GateUse, ...]:
+    kind = service.app.kinds.get(job.kind) if service.app is not None else None
+    ours = None if kind is None else kind.uses(said.stage, job.lane, job.tenant, job.args)
+    if said.gates is None:
+        return ours or ()
+    known = await known_gates(service, said.gates)
+    named = {"tenant": job.tenant, "lane": job.lane, "kind": job.kind}
+    values = {**_decode(job.args), **named}
+    theirs = gate_uses(said.gates, known, values, cascade=job.cascade is not None)
+    if ours is not None and set(ours) != set(theirs):
+        message = f"{job.kind}: the gates of its stage {said.stage!r} are said by the kind itself"
+        raise InvalidValue(message, hint="leave them out; the server's App declares this kind")
+    return theirs
