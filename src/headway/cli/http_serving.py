@@ -50,7 +50,7 @@ class HttpServing:
         """
         async with self.app as app, self._ready(app.store) as listener:
             event_loop.on_signals(lambda now: listener.stop(now=now))
-            await listener.run()
+            await self._listen(listener)
 
     async def beside(self, store: Store, worker: Worker) -> None:
         """Serves beside a worker until it is cancelled, which ends it in order.
@@ -61,7 +61,7 @@ class HttpServing:
         """
         del worker
         async with self._ready(store) as listener:
-            serving = asyncio.create_task(listener.run())
+            serving = asyncio.create_task(self._listen(listener))
             try:
                 await asyncio.shield(serving)
             finally:
@@ -77,8 +77,14 @@ class HttpServing:
         server = build(service, self.systems)
         listener = Listener(server, address, on_stop=service.begin_stop)
         async with alive(service, self.systems):
-            self._tell(listener.url, open_here=self.address.is_loopback and not has_tokens)
             yield listener
+
+    async def _listen(self, listener: Listener) -> None:
+        telling = asyncio.create_task(self._tell(listener))
+        try:
+            await listener.run()
+        finally:
+            telling.cancel()
 
     def _options(self) -> ServerOptions:
         settings, address = self.settings, self.address
@@ -95,10 +101,11 @@ class HttpServing:
             docs=loopback,
         )
 
-    def _tell(self, url: str, *, open_here: bool) -> None:
-        log.info("server listens", url=url, systems=[one.name for one in self.systems])
-        if open_here:
+    async def _tell(self, listener: Listener) -> None:
+        await listener.answers()
+        if self.address.is_loopback and not await self.app.store.read(TokensQuery()):
             log.warning(
                 "the server is OPEN: whoever reaches this machine's loopback may do everything",
                 mend="headway token create NAME --role admin",
             )
+        log.info("server listens", url=listener.url, systems=[one.name for one in self.systems])

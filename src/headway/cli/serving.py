@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import structlog
 import typer
 
+from headway.cli.settings import Settings
 from headway.contract.store import Store
 from headway.runtime import event_loop
 from headway.runtime.app import App
@@ -74,7 +75,38 @@ class ServeOptions:
         return [f"{name}={value}" for name, value in given.items() if value is not None]
 
 
-async def serve(app: App, options: ServeOptions, *beside: Beside, tether: int | None = None) -> int:
+class SignalPlace(NamedTuple):
+    """Where the outside world signals the jobs of a worker.
+
+    Attributes:
+        base: the address of a server; None where there is none.
+        keys: that sign the URLs; the first one does.
+    """
+
+    base: str | None
+    keys: tuple[str, ...]
+
+
+NOWHERE = SignalPlace(None, ())
+
+
+def signal_place(settings: Settings, base: str | None = None) -> SignalPlace:
+    """Where jobs are signalled.
+
+    Args:
+        settings: what they say of it wins.
+        base: a server's own address.
+    """
+    return SignalPlace(settings.public_url or base, settings.signing_keys)
+
+
+async def serve(
+    app: App,
+    options: ServeOptions,
+    *beside: Beside,
+    tether: int | None = None,
+    signals: SignalPlace = NOWHERE,
+) -> int:
     """Works until told to stop by SIGTERM or SIGINT, or by something beside it.
 
     The first signal lets handlers end within the grace; the second does not wait for them.
@@ -84,12 +116,15 @@ async def serve(app: App, options: ServeOptions, *beside: Beside, tether: int | 
         options: of the worker.
         beside: each runs as a task; the worker stops when one returns.
         tether: a file descriptor; the worker stops when its other end is closed.
+        signals: where its jobs are signalled.
 
     Returns:
         How many runs were settled.
     """
     async with app:
-        worker = app.worker(**options.for_worker())
+        told = options.for_worker()
+        told |= {"signal_base": signals.base, "signing_key": signals.keys}
+        worker = app.worker(**told)
         lanes = dict(worker.settings.lanes)
         log.info("worker starts", lanes=lanes, concurrency=worker.settings.concurrency)
         event_loop.on_signals(lambda now: worker.stop(now=now))

@@ -10,8 +10,10 @@ from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
-from headway.cli.serving import ServeOptions
+from headway.cli.serving import ServeOptions, signal_place
+from headway.cli.serving import serve as serve_jobs
 from headway.cli.session import Session
+from headway.cli.tracing import trace_if_asked
 from headway.runtime import event_loop
 
 with needs_extra("server"):
@@ -44,13 +46,19 @@ def serve(
     only when there is a token, and with TLS, or told that something else keeps it private.
     """
     configure_logging(session.settings)
+    opened = open_app(session, app_name)
+    trace_if_asked(opened, session.settings)
     serving = HttpServing(
-        app=open_app(session, app_name),
+        app=opened,
         systems=make_systems(system or (), session.settings),
         address=address,
         settings=session.settings,
-        work=options if work else None,
     )
-    settled = event_loop.run(serving.run())
+    settled = 0
+    if work:
+        signals = signal_place(session.settings, address.url)
+        settled = event_loop.run(serve_jobs(opened, options, serving.beside, signals=signals))
+    else:
+        event_loop.run(serving.run())
     if session.json:
         session.terminal.document({"settled": settled})

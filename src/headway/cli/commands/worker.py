@@ -14,7 +14,7 @@ from headway.cli.draining import Drain, wait_until_drained
 from headway.cli.logging import configure_logging
 from headway.cli.processes import TETHER, Processes
 from headway.cli.progress import Meter, progress, silent
-from headway.cli.serving import Beside, ServeOptions, serve
+from headway.cli.serving import Beside, ServeOptions, serve, signal_place
 from headway.cli.session import Session
 from headway.cli.tracing import trace_if_asked
 from headway.contract.store import Store
@@ -74,13 +74,15 @@ def worker(
         raise typer.Exit(code)
     opened = open_app(session, app_name)
     trace_if_asked(opened, session.settings)
+    signals = signal_place(session.settings)
     if drain is None:
-        settled = event_loop.run(serve(opened, options, tether=tether))
+        settled = event_loop.run(serve(opened, options, tether=tether, signals=signals))
     else:
         # One of several processes draws nothing: their lines would be drawn over each other.
         watched = progress(session.terminal, "drain") if tether is None else nullcontext(silent)
         with watched as meter:
-            work = serve(opened, options, _drainer(opened, drain, meter), tether=tether)
+            drained = _drainer(opened, drain, meter)
+            work = serve(opened, options, drained, tether=tether, signals=signals)
             settled = event_loop.run(work)
     if session.json:
         session.terminal.document({"settled": settled})

@@ -1,0 +1,139 @@
+"""`headway serve`, as a process: where it may listen, what it says, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.conftest import Headway
+from tests.cli.test_worker import until
+from tests.servers.certificates import self_signed
+
+LIMIT_S = 30
+EVERYWHERE = "0.0.0.0"  # noqa: S104  (it is refused)
+
+
+@contextmanager
+def serving(*line: str) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
+    """A server process, its address, and what it logged until it listened."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway", "serve", "--port=0", *line],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HEADWAY_LOG_FORMAT": "json"},
+    )
+    try:
+        assert process.stderr is not None
+        logged: list[str] = []
+        url = ""
+        for text in process.stderr:
+            logged.append(text)
+            event = json.loads(text)
+            if event["event"] == "server listens":
+                url = event["url"]
+                break
+        assert url, "".join(logged)
+        yield process, url, logged
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_a_server_without_tokens_is_open_on_loopback_and_says_so_loudly():
+    with serving() as (_, url, logged):
+        assert url.startswith("http://127.0.0.1:")
+        assert any('"level": "warning"' in one and "OPEN" in one for one in logged)
+        assert httpx.get(f"{url}/openapi.json", timeout=LIMIT_S).status_code == 200
+
+
+def test_a_stop_ends_it_in_order_and_its_exit_says_so():
+    with serving("--json") as (process, url, _):
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=LIMIT_S)
+        assert (process.returncode, json.loads(out)) == (0, {"settled": 0})
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url, timeout=LIMIT_S)
+
+
+def test_beyond_loopback_it_refuses_to_start_without_a_token(headway: Headway):
+    ran = headway("serve", "--host", EVERYWHERE, "--port", "0")
+    assert ran.code == 2
+    assert "the store has no token" in ran.err
+    assert "headway token create" in ran.err
+
+
+def test_beyond_loopback_it_refuses_to_send_tokens_in_the_clear(headway: Headway):
+    assert headway("migrate").code == 0
+    assert headway("token", "create", "ops", "--role", "admin").code == 0
+    ran = headway("serve", "--host", EVERYWHERE, "--port", "0")
+    assert ran.code == 2
+    assert "in the clear" in ran.err
+    assert "--plain-http" in ran.err
+
+
+def test_with_a_token_a_server_on_loopback_is_closed(headway: Headway):
+    assert headway("migrate").code == 0
+    made = headway("token", "create", "ops", "--role", "admin", "--json").document
+    with serving() as (_, url, logged):
+        assert not any("OPEN" in one for one in logged)
+        refused = httpx.get(f"{url}/v1/me", timeout=LIMIT_S)
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"] == "Bearer"
+        told = {"authorization": f"Bearer {made['token']}"}
+        assert httpx.get(f"{url}/v1/me", headers=told, timeout=LIMIT_S).status_code == 200
+
+
+def test_the_first_token_closes_an_open_server(headway: Headway):
+    with serving() as (_, url, _):
+        assert httpx.get(f"{url}/v1/me", timeout=LIMIT_S).status_code == 200
+        assert headway("token", "create", "ops", "--role", "viewer").code == 0
+
+        def closed() -> bool:
+            return httpx.get(f"{url}/v1/me", timeout=LIMIT_S).status_code == 401
+
+        until(closed)
+
+
+def test_it_serves_tls_with_the_certificate_it_is_given(headway: Headway, folder: Path):
+    certificate, key = self_signed(folder)
+    line = (f"--tls-cert={certificate}", f"--tls-key={key}")
+    with serving(*line) as (_, url, _):
+        assert url.startswith("https://")
+        port = url.rsplit(":", 1)[1]
+        trusting = ssl.create_default_context(cafile=certificate)
+        reply = httpx.get(
+            f"https://localhost:{port}/openapi.json", verify=trusting, timeout=LIMIT_S
+        )
+        assert reply.status_code == 200
+
+
+def test_half_of_a_certificate_is_refused(headway: Headway, folder: Path):
+    certificate, _ = self_signed(folder)
+    ran = headway("serve", f"--tls-cert={certificate}")
+    assert ran.code == 2
+    assert "--tls-key" in ran.err
+
+
+def test_a_port_that_is_taken_is_told(headway: Headway):
+    with serving() as (_, url, _):
+        ran = headway("serve", "--port", url.rsplit(":", 1)[1])
+    assert ran.code == 2
+    assert "cannot listen" in ran.err
+
+
+def test_an_unknown_system_is_told_with_those_there_are(headway: Headway):
+    ran = headway("serve", "--system", "lane")
+    assert ran.code == 2
+    assert "did you mean lanes?" in ran.err
