@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from headway.core.errors import InvalidValue
+from headway.runtime.signal_urls import read_signing_keys
 
 PREFIX = "HEADWAY_"
 FILE = "headway.toml"
@@ -22,7 +23,11 @@ class Settings(BaseSettings):
     """What the command is told before its options; each option wins over its setting."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
     )
 
     store: str = Field(default="sqlite:///headway.db", description="the store's URL")
@@ -61,7 +66,7 @@ class Settings(BaseSettings):
         default=None, gt=0, description="how often one token may ask; else any number"
     )
     hooks: dict[str, Any] = Field(
-        default_factory=dict, description="keys of providers' webhooks, by provider"
+        default_factory=dict, repr=False, description="keys of providers' webhooks, by provider"
     )
     lanes: dict[str, Any] = Field(
         default_factory=dict, description="what lanes carry, for the system `lanes`"
@@ -72,9 +77,13 @@ class Settings(BaseSettings):
 
     @property
     def signing_keys(self) -> tuple[str, ...]:
-        """The keys of signal URLs; the first one signs."""
-        text = "" if self.signing_key is None else self.signing_key.get_secret_value()
-        return tuple(one.strip() for one in text.split(",") if one.strip())
+        """The keys of signal URLs; the first one signs.
+
+        Raises:
+            InvalidValue: one is too short to keep anybody out.
+        """
+        key = self.signing_key
+        return read_signing_keys(None if key is None else key.get_secret_value())
 
     @classmethod
     def settings_customise_sources(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway.cli.settings import load_settings
 from headway.core.errors import InvalidValue
 from headway.server.hooks.settings import read_hooks
 from headway.server.hooks.twilio import Twilio
@@ -57,3 +59,20 @@ def test_keys_stand_in_no_repr() -> None:
     shown = repr(read_hooks(table))
     assert TOKEN not in shown
     assert "secrets" not in shown
+
+
+def test_variables_add_to_the_file_and_win_over_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = ["[hooks.twilio]", 'auth_tokens = ["of-the-file"]', "[hooks.standard.payments]"]
+    Path("headway.toml").write_text("\n".join([*lines, f'keys = ["{SECRET}"]', ""]))
+    monkeypatch.setenv("HEADWAY_HOOKS__TWILIO__AUTH_TOKENS", f"{TOKEN},{TOKEN[::-1]}")
+    monkeypatch.setenv("HEADWAY_SIGNING_KEY", "k" * 32)
+    settings = load_settings()
+    found = read_hooks(settings.hooks)
+    assert found["twilio"] == Twilio(auth_tokens=(TOKEN, TOKEN[::-1]))
+    assert sorted(found) == ["payments", "twilio"]
+    assert settings.signing_keys == ("k" * 32,)
+    for secret in (TOKEN, SECRET, "k" * 32):
+        assert secret not in repr(settings)
