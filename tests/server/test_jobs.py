@@ -1,0 +1,420 @@
+"""Making jobs, finding them, and why one is not running."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+
+import headway as hw
+from headway.contract.claims import ClaimRequest
+from headway.contract.definitions import DeclareGate, DeclareLane, DefineRequest, LaneSpec
+from headway.contract.tokens import Role
+from headway.contract.views import JobQuery
+from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateSpec
+from headway.core.job import MAX_ARGS
+from tests.server.problems import problem
+from tests.server.rig import Rig, serving
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with serving() as one:
+        yield one
+
+
+async def declare(rig: Rig, *gates: GateSpec) -> None:
+    items = tuple(DeclareGate(spec=spec) for spec in gates)
+    await rig.store.define(DefineRequest(items=items, author="the test"))
+
+
+# ------------------------------------------------------------------------------------ making
+
+
+async def test_a_job_is_stored_with_all_that_its_body_says(rig: Rig):
+    await declare(rig, Rate("customer:{phone}", 7, "1h"), Slots("line", 2))
+    now = (await rig.ask(Role.VIEWER, "/v1/stats"))["now"]
+    made = await rig.send(
+        kind="call",
+        lane="calls",
+        tenant="acme",
+        subject="+1555",
+        key="order-17",
+        priority=3,
+        args={"phone": "+1555", "deep": [{"x": 1.5}]},
+        due="20m",
+        expires="1h",
+        gates=["line", {"gate": "customer:{phone}", "amount": 2, "hold": "run"}],
+        retry={"attempts": 2, "base": "1s", "factor": 3, "cap": "5s", "jitter": "none"},
+        timeout="30s",
+        start_within=500,
+        on_deadline="retry",
+        reconcile="ask",
+        reconcile_within="2m",
+        on_final={"kind": "alert", "lane": "alerts", "states": ["dead", "cancelled"]},
+        keep="1d",
+        key_for="2d",
+    )
+    job = await rig.ask(Role.PRODUCER, f"/v1/jobs/{made}")
+    assert job["args"] == {"phone": "+1555", "deep": [{"x": 1.5}]}
+    assert 1_200_000 <= job["due_at"] - now < 1_230_000
+    assert job["expires_at"] == job["due_at"] + 3_600_000
+    wanted = {
+        "kind": "call",
+        "lane": "calls",
+        "tenant": "acme",
+        "subject": "+1555",
+        "key": "order-17",
+        "priority": 3,
+        "state": "scheduled",
+    }
+    assert {name: job[name] for name in wanted} == wanted
+    assert [(g["name"], g["template"], g["amount"], g["hold"]) for g in job["gates"]] == [
+        ("line", "line", 1, "settled"),
+        ("customer:+1555", "customer:{phone}", 2, "run"),
+    ]
+    assert job["policy"] == {
+        "retry": {"attempts": 2, "base_ms": 1000, "factor": 3, "cap_ms": 5000, "jitter": "none"},
+        "timeout_ms": 30_000,
+        "start_within_ms": 500,
+        "on_deadline": "retry",
+        "reconcile": "ask",
+        "reconcile_within_ms": 120_000,
+        "on_final": {"kind": "alert", "lane": "alerts", "states": ["dead", "cancelled"]},
+        "keep_ms": 86_400_000,
+        "key_for_ms": 172_800_000,
+        "cascade": False,
+    }
+
+
+async def test_a_key_makes_one_job_and_the_next_sender_gets_its_id(rig: Rig):
+    first = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kind": "noop", "key": "k"})
+    again = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kind": "noop", "key": "k"})
+    assert (first.status_code, first.json()["created"]) == (201, True)
+    assert (again.status_code, again.json()) == (200, {"id": first.json()["id"], "created": False})
+    other = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kind": "other", "key": "k"})
+    problem(other, 409, "key_conflict")
+
+
+async def test_a_repeat_under_one_idempotency_key_makes_no_second_job(rig: Rig):
+    jobs = [{"kind": "noop", "args": {"n": n}} for n in range(3)]
+    headers = {"Idempotency-Key": "retry-me"}
+    first = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs, headers=headers)
+    again = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs, headers=headers)
+    ids = [one["id"] for one in first.json()["jobs"]]
+    assert len(set(ids)) == 3
+    assert again.json() == {"jobs": [{"id": one, "created": False} for one in ids]}
+    stats = await rig.ask(Role.VIEWER, "/v1/stats")
+    assert stats["totals"]["enqueued"] == 3
+    # Another caller's key of the same text is another key.
+    other = await rig.call(Role.OPERATOR, "POST", "/v1/jobs", jobs, headers=headers)
+    assert all(one["created"] for one in other.json()["jobs"])
+
+
+async def test_another_body_under_an_idempotency_key_is_refused(rig: Rig):
+    headers = {"Idempotency-Key": "once"}
+    await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kind": "a"}, headers=headers)
+    other = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kind": "b"}, headers=headers)
+    problem(other, 409, "id_conflict")
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "with space")
+async def test_an_unusable_idempotency_key_is_refused(rig: Rig, key: str):
+    reply = await rig.call(
+        Role.PRODUCER, "POST", "/v1/jobs", {"kind": "a"}, headers={"Idempotency-Key": key}
+    )
+    assert reply.status_code == 422, reply.text
+
+
+async def test_ten_thousand_jobs_go_in_one_request(tmp_path: object):
+    async with serving(f"sqlite:///{tmp_path}/headway.db?synchronous=normal") as rig:
+        jobs = [{"kind": "noop", "lane": "bulk", "args": {"n": n}} for n in range(10_000)]
+        reply = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs)
+        assert reply.status_code == 200, reply.text
+        made = reply.json()["jobs"]
+        assert len({one["id"] for one in made}) == 10_000
+        last = await rig.store.read(JobQuery(id=made[-1]["id"]))
+        assert last is not None
+        assert last.args == b'{"n":9999}'
+        lane = await rig.ask(Role.VIEWER, "/v1/lanes/bulk")
+        assert lane["counts"] == {"waiting": 10_000}
+        more = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", [{"kind": "noop"}] * 10_001)
+        problem(more, 422, "invalid_value")
+
+
+async def test_a_refused_step_says_how_many_jobs_are_stored(rig: Rig):
+    await rig.store.define(
+        DefineRequest(
+            items=(DeclareLane(spec=LaneSpec(name="small", max_backlog=1_500)),), author="the test"
+        )
+    )
+    jobs = [{"kind": "noop", "lane": "small"}] * 2_500
+    reply = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs)
+    told = problem(reply, 429, "backlog_full")
+    assert told["stored"] == 1_000
+    assert reply.headers["retry-after"].isdigit()
+    assert (await rig.ask(Role.VIEWER, "/v1/lanes/small"))["unfinished"] == 1_000
+
+
+async def test_one_unusable_job_of_a_list_stores_none(rig: Rig):
+    reply = await rig.call(
+        Role.PRODUCER, "POST", "/v1/jobs", [{"kind": "a"}, {"kind": "b", "priority": -1}]
+    )
+    told = problem(reply, 422, "invalid_value")
+    assert told["errors"][0]["where"] == "body.1.priority"
+    assert (await rig.ask(Role.VIEWER, "/v1/stats"))["counts"] == {}
+
+
+@pytest.mark.parametrize(
+    ("job", "where"),
+    [
+        ({}, "body.kind"),
+        ({"kind": ""}, "body.kind"),
+        ({"kind": "a\0b"}, "body.kind"),
+        ({"kind": "x" * 513}, "body.kind"),
+        ({"kind": 7}, "body.kind"),
+        ({"kind": "a", "args": [1]}, "body.args"),
+        ({"kind": "a", "priority": "1"}, "body.priority"),
+        ({"kind": "a", "priority": True}, "body.priority"),
+        ({"kind": "a", "priority": 2**32}, "body.priority"),
+        ({"kind": "a", "due": "2026-12-01T10:00"}, "body.due"),
+        ({"kind": "a", "due": "soon"}, "body.due"),
+        ({"kind": "a", "due": -1}, "body.due"),
+        ({"kind": "a", "due": 1.5}, "body.due"),
+        ({"kind": "a", "expires": "-1s"}, "body.expires"),
+        ({"kind": "a", "timeout": 10**18}, "body.timeout"),
+        ({"kind": "a", "id": "not-a-uuid"}, "body.id"),
+        ({"kind": "a", "id": str(uuid4()).upper()}, "body.id"),
+        ({"kind": "a", "state": "succeeded"}, "body.state"),
+        ({"kind": "a", "created_at": 1}, "body.created_at"),
+        ({"kind": "a", "entry": "nightly"}, "body.entry"),
+        ({"kind": "a", "candidates": []}, "body.candidates"),
+        ({"kind": "a", "on_final": {"kind": "b", "states": ["waiting"]}}, "body.on_final.states.0"),
+        ({"kind": "a", "retry": {"attempts": 0}}, "body.retry.attempts"),
+    ],
+)
+async def test_an_unusable_field_is_refused_by_its_place(rig: Rig, job: object, where: str):
+    told = problem(await rig.call(Role.PRODUCER, "POST", "/v1/jobs", job), 422, "invalid_value")
+    assert told["errors"][0]["where"] == where
+
+
+@pytest.mark.parametrize(
+    ("job", "code"),
+    [
+        ({"kind": "a", "gates": ["nobody"]}, "unknown_gate"),
+        ({"kind": "a", "gates": ["customer:{phone}"]}, "invalid_value"),
+        ({"kind": "a", "gates": ["customer:{phone}"], "args": {"phone": [1]}}, "invalid_value"),
+        ({"kind": "a", "gates": [{"gate": "customer:{phone}", "name": "x"}]}, "invalid_value"),
+        ({"kind": "a", "gates": ["line", "line"]}, "invalid_value"),
+        ({"kind": "a", "cascade": True}, "invalid_value"),
+        ({"kind": "a", "candidates": ["x"], "cascade": False}, "invalid_value"),
+        ({"kind": "a", "candidates": ["x", "x"]}, "invalid_value"),
+        ({"kind": "a", "retry": {"base": "1h", "cap": "1s"}}, "invalid_value"),
+    ],
+)
+async def test_what_only_the_store_can_judge_is_refused_as_unusable(
+    rig: Rig, job: object, code: str
+):
+    await declare(rig, Rate("customer:{phone}", 7, "1h"), Slots("line", 2))
+    problem(await rig.call(Role.PRODUCER, "POST", "/v1/jobs", job), 422, code)
+
+
+async def test_arguments_above_the_limit_are_too_large(rig: Rig):
+    args = {"text": "x" * MAX_ARGS}
+    reply = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kind": "a", "args": args})
+    problem(reply, 413, "payload_too_large")
+
+
+@pytest.mark.parametrize(
+    "body", ["{", "NaN", '{"kind": "a", "args": {"x": NaN}}', '"\ud800"', "[" * 5000, ""]
+)
+async def test_a_body_that_is_no_json_is_refused(rig: Rig, body: str):
+    reply = await rig.call(
+        Role.PRODUCER,
+        "POST",
+        "/v1/jobs",
+        content=body.encode("utf-8", "surrogatepass"),
+        headers={"content-type": "application/json"},
+    )
+    assert reply.status_code in {400, 422}
+    assert reply.json()["code"] == "invalid_value"
+
+
+async def test_gates_resolved_by_the_sender_are_taken_as_they_are(rig: Rig):
+    await declare(rig, Rate("customer:{phone}", 7, "1h"))
+    gate = {"gate": "customer:{phone}", "name": "customer:7"}
+    made = await rig.send(kind="a", gates=[gate])
+    job = await rig.ask(Role.PRODUCER, f"/v1/jobs/{made}")
+    assert job["gates"][0]["name"] == "customer:7"
+
+
+async def test_a_cascade_keeps_its_candidates_and_their_place_in_a_gates_name(rig: Rig):
+    await declare(rig, Slots("lock:{candidate}", 1))
+    made = await rig.send(kind="offer", candidates=["ada", "bob"], gates=["lock:{candidate}"])
+    job = await rig.ask(Role.PRODUCER, f"/v1/jobs/{made}")
+    assert job["cascade"]["left"] == ["ada", "bob"]
+    assert job["gates"][0]["name"] == "lock:{candidate}"
+
+
+# ------------------------------------------------------------------------- kinds of the server
+
+
+def an_app() -> hw.App:
+    app = hw.App("memory://")
+    numbers = hw.Pool("numbers", {"+1": 1})
+
+    @app.job(lane="calls", gates=[numbers], subject="{phone}", timeout="1m")
+    def call(phone: str, times: int = 1) -> None:
+        del phone, times
+
+    @app.job(tenant="{whom}")
+    def bill(whom: str) -> None:
+        del whom
+
+    return app
+
+
+@pytest.fixture
+async def with_app() -> AsyncIterator[Rig]:
+    app = an_app()
+    async with serving(app=app) as one:
+        yield one
+    await app.close_async()
+
+
+async def test_a_kind_that_the_app_declares_makes_its_own_jobs(with_app: Rig):
+    made = await with_app.send(kind="call", args={"phone": "+1555"})
+    job = await with_app.ask(Role.PRODUCER, f"/v1/jobs/{made}")
+    assert (job["lane"], job["subject"], job["policy"]["timeout_ms"]) == ("calls", "+1555", 60_000)
+    assert job["gates"][0]["name"] == "numbers"
+    plain = await with_app.send(kind="unknown to the app", args={"phone": 7})
+    assert (await with_app.ask(Role.PRODUCER, f"/v1/jobs/{plain}"))["lane"] == "main"
+
+
+@pytest.mark.parametrize(
+    ("job", "code"),
+    [
+        ({"kind": "call"}, "invalid_arguments"),
+        ({"kind": "call", "args": {"phone": 7}}, "invalid_arguments"),
+        ({"kind": "call", "args": {"phone": "1", "due": "x"}}, "invalid_arguments"),
+        ({"kind": "call", "args": {"phone": "1", "self": "x"}}, "invalid_arguments"),
+        ({"kind": "call", "args": {"phone": "1"}, "gates": []}, "invalid_value"),
+        ({"kind": "call", "args": {"phone": "1"}, "timeout": "2m"}, "invalid_value"),
+        ({"kind": "call", "args": {"phone": "1"}, "candidates": ["x"]}, "invalid_value"),
+    ],
+)
+async def test_what_a_kind_refuses_is_refused(with_app: Rig, job: object, code: str):
+    problem(await with_app.call(Role.PRODUCER, "POST", "/v1/jobs", job), 422, code)
+
+
+async def test_a_sender_that_says_what_the_kind_says_is_not_refused(with_app: Rig):
+    made = await with_app.send(
+        kind="call", args={"phone": "1"}, lane="calls", gates=["numbers"], timeout="1m"
+    )
+    assert (await with_app.ask(Role.PRODUCER, f"/v1/jobs/{made}"))["subject"] == "1"
+
+
+async def test_a_tenant_that_a_kind_makes_of_arguments_must_be_the_callers(with_app: Rig):
+    mine = await with_app.token(Role.PRODUCER, tenants=["acme", "umbrella"])
+    made = await with_app.send(mine, kind="bill", args={"whom": "acme"})
+    assert (await with_app.ask(mine, f"/v1/jobs/{made}"))["tenant"] == "acme"
+    other = {"kind": "bill", "args": {"whom": "another"}}
+    problem(await with_app.call(mine, "POST", "/v1/jobs", other), 403, "forbidden")
+
+
+# ----------------------------------------------------------------------------------- finding
+
+
+async def test_a_listing_pages_through_all_jobs_that_fit_once(rig: Rig):
+    for n in range(7):
+        await rig.send(lane="a" if n % 2 else "b", args={"n": n})
+    seen: list[int] = []
+    cursor = None
+    while True:
+        asked = {"lane": "b", "limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = await rig.ask(Role.VIEWER, "/v1/jobs", **asked)
+        assert len(page["rows"]) <= 2
+        seen += [job["args"]["n"] for job in page["rows"]]
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    assert seen == [0, 2, 4, 6]
+    newest = await rig.ask(Role.VIEWER, "/v1/jobs", newest=True, limit=1)
+    assert newest["rows"][0]["args"] == {"n": 6}
+
+
+async def test_jobs_are_found_by_state_kind_key_and_subject(rig: Rig):
+    one = await rig.send(kind="x", key="k", subject="s", tenant="t")
+    await rig.send(kind="y", due="1h")
+    for asked in (
+        {"kind": "x"},
+        {"key": "k", "tenant": "t"},
+        {"subject": "s", "tenant": "t"},
+        {"state": ["waiting", "dead"]},
+    ):
+        found = await rig.ask(Role.VIEWER, "/v1/jobs", **asked)
+        assert [job["id"] for job in found["rows"]] == [one], asked
+    assert (await rig.ask(Role.VIEWER, "/v1/jobs", key="k"))["rows"] == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"limit": 0},
+        {"limit": 1001},
+        {"limit": "x"},
+        {"cursor": "abc"},
+        {"cursor": "²"},
+        {"cursor": "9" * 30},
+        {"cursor": "-1"},
+        {"state": "asleep"},
+        {"lane": "x" * 513},
+        {"lane": "a\0"},
+        {"colour": "red"},
+    ],
+)
+async def test_an_unusable_question_is_refused(rig: Rig, asked: dict[str, object]):
+    reply = await rig.call(Role.VIEWER, "GET", "/v1/jobs", params=asked)
+    problem(reply, 422, "invalid_value")
+
+
+@pytest.mark.parametrize("made", ["x", str(uuid4()), str(uuid4()).upper(), "%00", "a'--", "%F0%9F"])
+async def test_a_job_that_is_not_there_is_unknown(rig: Rig, made: str):
+    for path in (f"/v1/jobs/{made}", f"/v1/jobs/{made}/why"):
+        problem(await rig.call(Role.VIEWER, "GET", path), 404, "unknown_job")
+
+
+async def test_a_job_tells_its_runs_and_its_trail(rig: Rig):
+    made = await rig.send(lane="l")
+    await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),)))
+    await rig.call(Role.OPERATOR, "POST", f"/v1/jobs/{made}/kill", {"reason": "a test"})
+    job = await rig.ask(Role.VIEWER, f"/v1/jobs/{made}")
+    assert job["state"] == "dead"
+    assert [run["run"] for run in job["runs"]] == [1]
+    assert (job["trail"][0]["author"], job["trail"][0]["reason"]) == ("operator", "a test")
+    listed = (await rig.ask(Role.VIEWER, "/v1/jobs", runs=True))["rows"][0]
+    assert [run["run"] for run in listed["runs"]] == [1]
+
+
+# --------------------------------------------------------------------------------------- why
+
+
+async def test_why_names_every_closed_gate_its_holder_and_the_place_in_the_flow(rig: Rig):
+    await declare(rig, Pool("numbers", {"+1": 1}))
+    first = await rig.send(lane="calls", gates=["numbers"])
+    await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("calls", 1),)))
+    await rig.send(lane="calls", gates=["numbers"])
+    third = await rig.send(lane="calls", gates=["numbers"])
+    closed = {"gate": "tenant:", "reason": "unpaid", "after": "1h"}
+    await rig.call(Role.OPERATOR, "POST", "/v1/closures", closed)
+    why = await rig.ask(Role.VIEWER, f"/v1/jobs/{third}/why")
+    assert [gate["name"] for gate in why["closed"]] == ["tenant:", "numbers"]
+    assert why["closed"][1]["holders"][0]["job"] == first
+    assert (why["place"], why["blocked"], why["shown"]) == (2, True, "blocked")
+    assert "unpaid" in why["sentence"]
+    assert first in why["sentence"]
+    assert (why["workers"], why["kind"], why["lane"]) == (1, "noop", "calls")
