@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,7 +39,7 @@ class ServerFailed(Exception):
     """A server did not start; says what it printed last."""
 
 
-class ServerProcess:
+class ServerProcess(ABC):
     """A server in a process group of its own; it dies with the process that started it.
 
     Args:
@@ -68,8 +69,9 @@ class ServerProcess:
             start_new_session=True,
         )
 
+    @abstractmethod
     def _command(self) -> Sequence[str]:
-        raise NotImplementedError
+        """What starts it, on `port`."""
 
     def _run_as(self) -> Mapping[str, object]:
         """Further arguments of Popen."""

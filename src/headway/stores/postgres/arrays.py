@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import chain, repeat
 from struct import Struct, pack
-from typing import Any, ClassVar
 
 from psycopg import adapt, pq
 from psycopg.abc import Buffer
@@ -59,10 +58,6 @@ def _head(size: int, element: int, *, nulls: bool = False) -> bytes:
 
 class _ListDumper(adapt.Dumper):
     format = pq.Format.BINARY
-    element: ClassVar[int]
-
-    def dump(self, obj: Any) -> Buffer | None:  # noqa: ANN401  (the class it is registered for)
-        raise NotImplementedError
 
 
 class NumbersDumper(_ListDumper):
