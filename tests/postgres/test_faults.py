@@ -138,7 +138,7 @@ async def test_server_that_says_nothing_is_given_up_and_used_again_when_it_speak
 
 
 _STOPS_IN_ITS_TURN = """
-import asyncio, os, signal, sys, time
+import asyncio, os, signal, sys
 from headway.core.errors import OutcomeUnknown
 from headway.stores.postgres import connection
 from headway.stores.postgres.options import parse_url
@@ -149,7 +149,7 @@ connection.IDLE_MS = 3_000
 def stop(ledger):
     print("stops", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(0.5)  # the stop comes to each thread by itself
+    sys.stdin.readline()  # the stop comes to each thread by itself
 
 async def main():
     store = PostgresStore(parse_url(sys.argv[1]))
@@ -166,7 +166,7 @@ asyncio.run(main())
 
 def _stopping_child(url: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", _STOPS_IN_ITS_TURN, url]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 _IDLE_IN_TURN = """
@@ -189,7 +189,7 @@ async def test_process_that_is_stopped_in_its_turn_holds_up_the_others_no_longer
     # The child is not let go: the server takes the turn from it.
     assert len((await claim(store, n=1)).jobs) == 1
     child.send_signal(signal.SIGCONT)
-    out, _ = await asyncio.to_thread(child.communicate)
+    out, _ = await asyncio.to_thread(child.communicate, "go on\n")
     # It is told, and works on by another connection.
     assert out == "unknown\n1\n"
     assert child.returncode == 0
