@@ -9,7 +9,7 @@ from pydantic import Field
 from headway.core.job import MAX_BATCH
 from headway.server.bodies.body import Body
 from headway.server.bodies.words import Name, Span
-from headway.server.pulling.pulls import LEASE_MS, MAX_REQUEST, PullRequest
+from headway.server.pulling.pull_request import LEASE_MS, MAX_REQUEST, PullRequest
 from headway.server.pulling.wanted import MAX_WANTED, MAX_WEIGHT, read_lanes
 
 

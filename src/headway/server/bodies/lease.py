@@ -11,7 +11,7 @@ from headway.core.errors import PayloadTooLarge
 from headway.core.job import MAX_RESULT
 from headway.server.bodies.body import Body
 from headway.server.bodies.words import Name, Span, Text
-from headway.server.pulling.pulls import LEASE_MS, MAX_REQUEST
+from headway.server.pulling.pull_request import LEASE_MS, MAX_REQUEST
 from headway.server.pulling.wanted import MAX_WANTED
 
 MOST_RUNNING = 10_000

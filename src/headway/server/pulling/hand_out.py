@@ -72,8 +72,8 @@ class HandOut(Response):
             }
         )
         await send({"type": "http.response.body", "body": body[:-1], "more_body": True})
-        # A server waits here until the rest has been taken, or the connection is gone; of the latter
-        # it says nothing. The loop must have looked at the connection once since.
+        # A server waits here until the rest has been taken or the connection is gone, and does not
+        # say which. The loop must have looked at the connection once since.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
         await self._timing.pause(0)
         if self._presence.is_gone:

@@ -44,18 +44,20 @@ class Presence:
 
         Raises:
             ClientGone: it went away first.
-            CancelledError: the request was cancelled.
         """
         task = asyncio.ensure_future(work)
+        is_answered = False
         try:
             await asyncio.wait((task, self._watch), return_when=asyncio.FIRST_COMPLETED)
             if task.done():
-                return task.result()
-            raise ClientGone
-        except BaseException:
-            self.close()
-            await _end(task, undo)
-            raise
+                result = task.result()
+                is_answered = True
+                return result
+        finally:
+            if not is_answered:
+                self.close()
+                await _end(task, undo)
+        raise ClientGone
 
     def close(self) -> None:
         """Ends the watch."""
@@ -69,8 +71,6 @@ async def _until_gone(receive: Receive) -> None:
 
 async def _end(task: asyncio.Future[Result], undo: Callable[[Result], None]) -> None:
     """Cancels work; what it brought all the same is undone."""
-    if task.done():
-        return
     task.cancel()
     await asyncio.wait((task,))
     if not task.cancelled() and task.exception() is None:

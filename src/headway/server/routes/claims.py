@@ -14,7 +14,7 @@ from headway.server.bodies.claim import ClaimBody
 from headway.server.pulling.hand_out import HandOut
 from headway.server.pulling.presence import ClientGone, Presence
 from headway.server.pulling.pull import Pulled
-from headway.server.pulling.pulls import pull
+from headway.server.pulls import pull
 from headway.server.replies.claimed import ClaimedModel, claimed_record
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router

@@ -15,7 +15,7 @@ from headway.server.access.policy import needs
 from headway.server.pulling.hand_out import HandOut
 from headway.server.pulling.presence import ClientGone, Presence
 from headway.server.pulling.pull import Pulled
-from headway.server.pulling.pulls import pull
+from headway.server.pulls import pull
 from headway.server.replies.answer import told
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router

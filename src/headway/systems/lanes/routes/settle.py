@@ -16,12 +16,12 @@ from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.bodies.lease import RunningBody
 from headway.server.bodies.settlement import AnyOutcome, DeadBody, FailedBody, SucceededBody
-from headway.server.pulling.pulls import check_lease
-from headway.server.pulling.settling import settle
+from headway.server.pulling.pull_request import check_lease
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
+from headway.server.settling import settle
 from headway.systems.lanes.bodies import AckBody, ExtendBody, FailBody, RunBody
 from headway.systems.lanes.job_ids import find_id
 from headway.systems.lanes.status import Status, status_of
@@ -35,8 +35,8 @@ SETTLED = reply(
     job_id=(str, "The engine's id."),
     answer=(
         Literal["done", "already", "cancelled"],
-        '"already": this run was settled before, or the job is done; nothing was written; "cancelled": it was called '
-        "off meanwhile, and ends so.",
+        '"already": this run was settled before, or the job is done, and nothing was written; '
+        '"cancelled": it was called off meanwhile, and ends so.',
     ),
     status=(Status | None, "Its status now; null if it is kept no longer."),
     due_at=(int | None, "When it is due again, if it is."),
