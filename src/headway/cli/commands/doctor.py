@@ -9,6 +9,7 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.doctor.finding import Finding, Health, problem
 from headway.cli.doctor.rounds import PLACES, look_at_place, look_at_store
+from headway.cli.doctor.signal_urls import look_at_signal_urls
 from headway.cli.exits import NO
 from headway.cli.local_clock import rough
 from headway.cli.options import Signed
@@ -49,12 +50,19 @@ def doctor(
     findings = look_at_place(session.store_url)
     if not any(one.subject in PLACES and one.health is Health.PROBLEM for one in findings):
         try:
-            findings += session.with_store(look_at_store)
+            findings += session.with_store(lambda store: _look(session, store))
         except StoreError as error:
             findings.append(problem("store", error.message, error.hint))
     _tell(session, findings)
     if any(one.health is Health.PROBLEM for one in findings):
         raise typer.Exit(NO)
+
+
+async def _look(session: Session, store: Store) -> list[Finding]:
+    return [
+        *await look_at_store(store),
+        *await look_at_signal_urls(store, session.settings),
+    ]
 
 
 async def _mend(session: Session, store: Store, signed: Signed, *, clock: bool) -> None:

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Headway
+
+SUBJECTS = {"public URL", "signing key", "signal URLs"}
+
+
+def findings(headway: Headway) -> dict[str, tuple[str, str]]:
+    told = headway("doctor", "--json").document["findings"]
+    return {
+        one["subject"]: (one["health"], one["found"]) for one in told if one["subject"] in SUBJECTS
+    }
+
+
+def test_signal_urls_are_nobodys_concern_while_there_is_no_token(headway: Headway):
+    headway("migrate")
+    assert findings(headway) == {}
+
+
+def test_with_a_token_and_no_settings_both_are_missed(headway: Headway):
+    headway("migrate")
+    assert headway("token", "create", "desk", "--role", "producer").code == 0
+    assert findings(headway) == {
+        "public URL": ("warning", "none is set: signal URLs lead nowhere outside"),
+        "signing key": ("warning", "none is set: signal URLs need a token"),
+    }
+
+
+def test_with_both_settings_they_are_well_and_the_key_is_not_told(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    headway("migrate")
+    headway("token", "create", "desk", "--role", "producer")
+    monkeypatch.setenv("HEADWAY_PUBLIC_URL", "https://hw.example.org")
+    monkeypatch.setenv("HEADWAY_SIGNING_KEY", "k" * 32)
+    found = findings(headway)
+    assert found == {"signal URLs": ("well", "signed, and lead to https://hw.example.org")}
