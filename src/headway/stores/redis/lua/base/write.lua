@@ -108,46 +108,30 @@ local function every_second(values, from)
   return found
 end
 
--- Notes how fields get their values back.
-local function note_fields(key, fields)
-  local old = read_all('HMGET', key, fields)
+-- Notes how fields of a hash, or members of a sorted set, get back what they had.
+--   sorted: it is a sorted set.
+local function note(key, names, sorted)
+  local old = read_all(sorted and 'ZMSCORE' or 'HMGET', key, names)
   journal[#journal + 1] = function()
-    local pairs_back, gone = {}, {}
-    for place, field in ipairs(fields) do
-      if old[place] then
-        pairs_back[#pairs_back + 1] = field
-        pairs_back[#pairs_back + 1] = old[place]
+    local back, gone = {}, {}
+    for place, name in ipairs(names) do
+      local had = old[place]
+      if had then
+        back[#back + 1] = sorted and had or name
+        back[#back + 1] = sorted and name or had
       else
-        gone[#gone + 1] = field
+        gone[#gone + 1] = name
       end
     end
-    batched('HDEL', key, gone, 1)
-    batched('HSET', key, pairs_back, 2)
-  end
-end
-
--- Notes how members get their scores back.
-local function note_members(key, members)
-  local old = read_all('ZMSCORE', key, members)
-  journal[#journal + 1] = function()
-    local pairs_back, gone = {}, {}
-    for place, member in ipairs(members) do
-      if old[place] then
-        pairs_back[#pairs_back + 1] = old[place]
-        pairs_back[#pairs_back + 1] = member
-      else
-        gone[#gone + 1] = member
-      end
-    end
-    batched('ZREM', key, gone, 1)
-    batched('ZADD', key, pairs_back, 2)
+    batched(sorted and 'ZREM' or 'HDEL', key, gone, 1)
+    batched(sorted and 'ZADD' or 'HSET', key, back, 2)
   end
 end
 
 -- Writes one field of a hash.
 function Write.put(key, field, value)
   if journal then
-    note_fields(key, { field })
+    note(key, { field })
   end
   call('HSET', key, field, value)
 end
@@ -156,7 +140,7 @@ end
 --   values: field, value, field, value, ...
 function Write.hset(key, values)
   if journal and #values > 0 then
-    note_fields(key, every_second(values, 1))
+    note(key, every_second(values, 1))
   end
   batched('HSET', key, values, 2)
 end
@@ -164,7 +148,7 @@ end
 -- Removes fields of a hash.
 function Write.hdel(key, fields)
   if journal and #fields > 0 then
-    note_fields(key, fields)
+    note(key, fields)
   end
   batched('HDEL', key, fields, 1)
 end
@@ -172,7 +156,7 @@ end
 -- Adds to a number in a hash; the sum.
 function Write.hincrby(key, field, number)
   if journal then
-    note_fields(key, { field })
+    note(key, { field })
   end
   return call('HINCRBY', key, field, number)
 end
@@ -181,7 +165,7 @@ end
 --   values: score, member, score, member, ...
 function Write.zadd(key, values)
   if journal and #values > 0 then
-    note_members(key, every_second(values, 2))
+    note(key, every_second(values, 2), true)
   end
   batched('ZADD', key, values, 2)
 end
@@ -189,7 +173,7 @@ end
 -- Removes members of a sorted set.
 function Write.zrem(key, members)
   if journal and #members > 0 then
-    note_members(key, members)
+    note(key, members, true)
   end
   batched('ZREM', key, members, 1)
 end
