@@ -18,6 +18,7 @@ from headway.server.guards.body_limit import BodyLimit
 from headway.server.guards.browsers import Browsers
 from headway.server.guards.headers import SafeHeaders
 from headway.server.guards.request_id import RequestId
+from headway.server.metrics.request_metrics import CountRequests
 from headway.server.problem import tell_problems
 from headway.server.routes.catalogue import ROUTERS
 from headway.server.service import Service
@@ -64,6 +65,7 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
     )
     app.add_middleware(Browsers, hosts=options.hosts)
     app.add_middleware(AccessLog, timing=service.timing)
+    app.add_middleware(CountRequests, metrics=service.scrapes.requests, timing=service.timing)
     app.add_middleware(SafeHeaders)
     app.add_middleware(RequestId)
     return app

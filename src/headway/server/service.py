@@ -13,9 +13,13 @@ from headway.runtime.timing import Timing
 from headway.server.access.request_rate import RequestRates
 from headway.server.access.token_book import TokenBook
 from headway.server.declared_gates import DeclaredGates
+from headway.server.events.feed import Feed
 from headway.server.hooks.hooks import Hooks
+from headway.server.metrics.request_metrics import RequestMetrics
+from headway.server.metrics.scrape import Scrapes
 from headway.server.options import ServerOptions
 from headway.server.pulling.lobby import Lobby
+from headway.server.readiness import Readiness
 
 _log = logging.getLogger("headway.server")
 
@@ -33,6 +37,9 @@ class Service:
         gates: that jobs may name.
         lobby: where long polls wait.
         hooks: whose webhooks are heard.
+        feed: of those who watch what changes.
+        scrapes: reads the metrics.
+        readiness: whether the server can do its work.
         stopping: set when the server begins to stop; whoever waits for long must end then.
     """
 
@@ -54,6 +61,9 @@ class Service:
         self.gates = DeclaredGates(store, self.timing)
         self.lobby = Lobby(store, self.timing)
         self.hooks = Hooks(options.hooks, public_url=options.public_url, timing=self.timing)
+        self.feed = Feed(store, self.timing, each_s=options.events_each_s, spawn=self.spawn)
+        self.scrapes = Scrapes(store, self.timing, RequestMetrics())
+        self.readiness = Readiness(store, self.timing)
         self.stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -73,6 +83,7 @@ class Service:
         """Ends long polls and event streams, so that the server can stop."""
         self.stopping.set()
         self.lobby.close()
+        self.feed.close()
 
     async def close(self) -> None:
         """Ends all that was spawned, and notes the uses of tokens."""
@@ -80,6 +91,7 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.lobby.finish()
         await self.tokens.note()
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -6,12 +6,15 @@ from fastapi import APIRouter
 
 from headway.server.routes import (
     claims,
+    events,
     gates,
+    health,
     hooks,
     jobs,
     lanes,
     leases,
     me,
+    metrics,
     moves,
     settlements,
     signals,
@@ -34,5 +37,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     leases.ROUTES,
     signals.ROUTES,
     hooks.ROUTES,
+    events.ROUTES,
+    metrics.ROUTES,
+    health.ROUTES,
 )
 """Each resource's router; a system brings its own besides."""

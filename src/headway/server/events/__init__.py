@@ -1,0 +1,1 @@
+"""Events: snapshots of what changed, for whoever watches."""

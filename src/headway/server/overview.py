@@ -1,0 +1,67 @@
+"""The overview: what a whole store looks like now, at a bounded cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.contract.store import Store
+from headway.contract.views import (
+    GatesQuery,
+    GateState,
+    LanesQuery,
+    LaneView,
+    StatsQuery,
+    StatsView,
+    WorkersQuery,
+    WorkerView,
+)
+
+MOST_GATES = 500
+"""Gates that are looked at: those of keyed templates may be millions."""
+PAGE = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overview:
+    """What a whole store looks like; its parts were read one after another.
+
+    Attributes:
+        stats: of the whole store.
+        lanes: by name.
+        gates: by name, the first 500 of them.
+        more_gates: whether there are more.
+        workers: that live, or died less than an hour ago.
+    """
+
+    stats: StatsView
+    lanes: tuple[LaneView, ...]
+    gates: tuple[GateState, ...]
+    more_gates: bool
+    workers: tuple[WorkerView, ...]
+
+
+async def look_over(store: Store) -> Overview:
+    """Looks at a whole store; the number of its jobs does not matter.
+
+    Args:
+        store: any.
+
+    Raises:
+        StoreError: the store cannot tell now.
+    """
+    lanes = await store.read(LanesQuery())
+    gates: list[GateState] = []
+    page = await store.read(GatesQuery(limit=PAGE))
+    gates += page.rows
+    while page.cursor is not None and len(gates) < MOST_GATES:
+        page = await store.read(GatesQuery(cursor=page.cursor, limit=PAGE))
+        gates += page.rows
+    workers = await store.read(WorkersQuery())
+    return Overview(
+        # Last: nothing else that was read is then later than its time.
+        stats=await store.read(StatsQuery()),
+        lanes=lanes,
+        gates=tuple(gates),
+        more_gates=page.cursor is not None,
+        workers=workers,
+    )

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headway.core.errors import SchemaMismatch, StoreUnavailable
+from headway.server.readiness import Readiness
+from tests.server.rig import Rig, serving
+
+
+class Failing:
+    """A store that does not do its work."""
+
+    def __init__(self, error: Exception | None = None, *, changed: bool = False) -> None:
+        self.error = error
+        self.changed = changed
+        self.asked = 0
+
+    async def read(self, query: Any) -> None:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+
+    async def is_changed(self) -> bool:
+        return self.changed
+
+    async def new_epoch(self, author: str, reason: str) -> int: ...
+    async def reset_clock(self, author: str, reason: str) -> int: ...
+
+
+async def ready(rig: Rig, store: Any) -> Any:
+    rig.service.readiness = Readiness(store, rig.service.timing)
+    return await rig.http.get("/readyz")
+
+
+async def test_anybody_may_ask_whether_the_server_lives_and_is_ready():
+    async with serving() as rig:
+        for path in ("/healthz", "/readyz"):
+            reply = await rig.http.get(path)
+            assert (reply.status_code, reply.json()) == (200, {"status": "ok"})
+
+
+async def test_a_server_lives_though_its_store_is_away_and_is_not_ready():
+    async with serving() as rig:
+        away = Failing(StoreUnavailable("no route to db.internal"))
+        rig.service.store = away
+        assert (await rig.http.get("/healthz")).status_code == 200
+        assert away.asked == 0
+        reply = await ready(rig, away)
+        assert reply.status_code == 503
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert reply.json()["code"] == "store_unavailable"
+        assert int(reply.headers["retry-after"]) >= 1
+        assert "db.internal" not in reply.text
+
+
+@pytest.mark.parametrize(
+    ("store", "code"),
+    [
+        (Failing(SchemaMismatch("newer")), "schema_mismatch"),
+        (Failing(changed=True), "store_changed"),
+    ],
+)
+async def test_readiness_says_what_is_missing(store: Failing, code: str):
+    async with serving() as rig:
+        reply = await ready(rig, store)
+        assert (reply.status_code, reply.json()["code"]) == (503, code)
+
+
+async def test_a_store_that_does_not_answer_in_time_is_not_ready(monkeypatch: pytest.MonkeyPatch):
+    class Mute:
+        async def read(self, query: Any) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr("headway.server.readiness.PATIENCE_S", 0.01)
+    async with serving() as rig:
+        reply = await ready(rig, Mute())
+        assert (reply.status_code, reply.json()["code"]) == (503, "store_unavailable")
+
+
+async def test_however_many_ask_the_store_is_asked_once_a_second():
+    async with serving() as rig:
+        store = Failing()
+        rig.service.readiness = Readiness(store, rig.service.timing)
+        await asyncio.gather(*(rig.http.get("/readyz") for _ in range(20)))
+        assert store.asked == 1
+
+
+async def test_a_server_that_stops_is_not_ready():
+    async with serving() as rig:
+        rig.service.stopping.set()
+        reply = await rig.http.get("/readyz")
+        assert (reply.status_code, reply.json()["code"]) == (503, "stopping")
