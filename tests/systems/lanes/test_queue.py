@@ -1,0 +1,430 @@
+"""The poll queue, driven over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+
+from headway.contract.tokens import Role
+from headway.core.errors import InvalidValue
+from headway.systems.lanes import make
+from tests.server.rig import Rig, serving
+from tests.systems.lanes.queue import Queue, queueing
+
+
+@pytest.fixture
+async def queue() -> AsyncIterator[Queue]:
+    async with queueing() as (_, queue):
+        yield queue
+
+
+# --------------------------------------------------------------------------------------- enqueue
+
+
+async def test_a_job_goes_through_the_queue_in_a_lane_that_nobody_declared(queue: Queue) -> None:
+    job_id = await queue.enqueue("never seen", payload={"to": "ada"}, type="send_email")
+    assert await queue.status(job_id) == "queued"
+    (job,) = await queue.pull("never seen")
+    assert (job["job_id"], job["type"], job["payload"]) == (job_id, "send_email", {"to": "ada"})
+    assert (job["run"], job["attempt"], job["lane"]) == (1, 1, "never seen")
+    assert await queue.status(job_id) == "pulled"
+    assert await queue.said("/ack", job, result={"sent": True}) == {
+        "job_id": job_id,
+        "answer": "done",
+        "status": "done",
+        "due_at": None,
+    }
+    shown = await queue.get(f"/jobs/{job_id}")
+    assert (shown["status"], shown["state"], shown["result"]) == (
+        "done",
+        "succeeded",
+        {"sent": True},
+    )
+
+
+async def test_a_lane_is_strictly_first_in_first_out(queue: Queue) -> None:
+    made = [await queue.enqueue(payload={"n": n}) for n in range(30)]
+    pulled = [job["job_id"] for _ in range(3) for job in await queue.pull(max=10)]
+    assert pulled == made
+
+
+async def test_a_job_id_that_is_any_text_makes_one_job_and_finds_it(queue: Queue) -> None:
+    first = await queue.post("/enqueue", lane="mail", type="t", job_id="order 17/ü")
+    again = await queue.post("/enqueue", lane="mail", type="t", job_id="order 17/ü")
+    assert (first.status_code, again.status_code) == (201, 200)
+    job_id = first.json()["job_id"]
+    assert again.json() == {"job_id": job_id, "created": False}
+    other = await queue.post("/enqueue", lane="mail", type="other", job_id="order 17/ü")
+    assert (other.status_code, other.json()["code"]) == (409, "key_conflict")
+    (job,) = await queue.pull()
+    await queue.said("/extend", {**job, "job_id": "order 17/ü"})
+    assert (await queue.said("/ack", {**job, "job_id": "order 17/ü"}))["job_id"] == job_id
+
+
+async def test_a_job_id_that_is_a_uuid_is_the_jobs_id(queue: Queue) -> None:
+    wanted = str(uuid4())
+    reply = await queue.post("/enqueue", lane="mail", type="t", job_id=wanted.upper())
+    assert reply.json() == {"job_id": wanted, "created": True}
+    reply = await queue.post("/enqueue", lane="mail", type="t", job_id=wanted)
+    assert reply.json() == {"job_id": wanted, "created": False}
+    other = await queue.post("/enqueue", lane="mail", type="other", job_id=wanted)
+    assert (other.status_code, other.json()["code"]) == (409, "id_conflict")
+    assert (await queue.get(f"/jobs/{wanted.upper()}"))["key"] is None
+
+
+async def test_a_job_that_is_due_later_waits_in_its_lane(queue: Queue) -> None:
+    job_id = await queue.enqueue(due="1h")
+    assert await queue.pull() == []
+    assert await queue.status(job_id) == "queued"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"type": "t"},
+        {"lane": "mail"},
+        {"lane": "", "type": "t"},
+        {"lane": "mail", "type": "t", "payload": [1]},
+        {"lane": "mail", "type": "t", "due": "soon"},
+        {"lane": "mail", "type": "t", "job_id": ""},
+        {"lane": "mail", "type": "t", "prio": 1},
+    ],
+)
+async def test_what_cannot_be_enqueued_is_refused_and_nothing_is_made(
+    queue: Queue, body: dict[str, object]
+) -> None:
+    reply = await queue.post("/enqueue", **body)
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_value")
+    assert (await queue.get("/lanes"))["lanes"] == []
+
+
+# ------------------------------------------------------------------------------------------ pull
+
+
+async def test_lanes_are_pulled_by_pattern(queue: Queue) -> None:
+    for lane in ("send_email", "send_outreach", "notify"):
+        await queue.enqueue(lane)
+    assert sorted(job["lane"] for job in await queue.pull("send_*")) == [
+        "send_email",
+        "send_outreach",
+    ]
+    assert [job["lane"] for job in await queue.pull("*")] == ["notify"]
+
+
+async def test_strict_order_empties_an_earlier_lane_first(queue: Queue) -> None:
+    for _ in range(4):
+        await queue.enqueue("a")
+        await queue.enqueue("b")
+    pulled = [job["lane"] for job in await queue.pull("b,a", order="strict", max=6)]
+    assert pulled == ["b"] * 4 + ["a"] * 2
+
+
+async def test_weighted_order_takes_turns_by_weight(queue: Queue) -> None:
+    for _ in range(12):
+        await queue.enqueue("a")
+        await queue.enqueue("b")
+    lanes = ["a", {"name": "b", "weight": 2}]
+    pulled = [job["lane"] for job in await queue.pull(lanes, max=9)]
+    assert (pulled.count("a"), pulled.count("b")) == (3, 6)
+
+
+async def test_a_pull_that_waits_is_woken_by_the_first_job(queue: Queue) -> None:
+    waiting = asyncio.create_task(queue.pull("mail", wait="20s"))
+    job_id = await queue.enqueue()
+    assert [job["job_id"] for job in await waiting] == [job_id]
+
+
+async def test_a_pull_whose_time_is_up_brings_nothing(queue: Queue) -> None:
+    reply = await queue.post("/pull", worker="w", lanes="mail", wait="1ms")
+    assert (reply.json()["jobs"], reply.json()["lease_until"]) == ([], None)
+
+
+# -------------------------------------------------------------------------- acknowledge and fail
+
+
+async def test_to_acknowledge_a_job_that_is_done_is_a_no_op(queue: Queue) -> None:
+    await queue.enqueue()
+    (job,) = await queue.pull()
+    await queue.said("/ack", job, result=1)
+    for worker in ("w", "another"):
+        again = await queue.said("/ack", job, worker=worker, result=2)
+        assert (again["answer"], again["status"]) == ("already", "done")
+    assert (await queue.get(f"/jobs/{job['job_id']}"))["result"] == 1
+
+
+async def test_who_does_not_hold_a_job_can_say_nothing_about_it(queue: Queue) -> None:
+    await queue.enqueue()
+    (job,) = await queue.pull()
+    for path in ("/ack", "/fail", "/extend"):
+        for wrong in ({"worker": "another"}, {"run": 2}):
+            reply = await queue.say(path, job, **wrong)
+            assert (reply.status_code, reply.json()["code"]) == (409, "lease_lost"), path
+    assert await queue.status(job["job_id"]) == "pulled"
+    unknown = await queue.say("/ack", {**job, "job_id": "nobody's"})
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown_job")
+
+
+async def test_a_failed_attempt_waits_and_is_tried_again(queue: Queue) -> None:
+    job_id = await queue.enqueue()
+    (job,) = await queue.pull()
+    said = await queue.said("/fail", job, error="no luck", after="1h")
+    assert (said["answer"], said["status"]) == ("done", "failed")
+    shown = await queue.get(f"/jobs/{job_id}")
+    assert (shown["status"], shown["error"], shown["attempts"]) == ("failed", "no luck", 1)
+    assert said["due_at"] == shown["due_at"] > shown["created_at"] + 3_000_000
+    assert (await queue.lane())["statuses"]["failed"] == 1
+    assert await queue.pull() == []
+
+
+async def test_without_a_delay_of_its_own_a_failure_waits_at_most_an_hour_by_the_policy(
+    queue: Queue,
+) -> None:
+    job_id = await queue.enqueue()
+    (job,) = await queue.pull()
+    said = await queue.said("/fail", job, error="no luck")
+    assert said["status"] in {"failed", "queued"}  # full jitter may draw no delay at all
+    shown = await queue.get(f"/jobs/{job_id}")
+    assert shown["max_attempts"] == 5
+    assert shown["due_at"] <= shown["created_at"] + 3_600_000
+
+
+async def test_after_five_attempts_a_job_is_dead_and_listed_with_its_error(queue: Queue) -> None:
+    job_id = await queue.enqueue(payload={"to": "nobody"}, job_id="letter 1")
+    for attempt in range(1, 6):
+        (job,) = await queue.pull(wait="20s")
+        assert job["attempt"] == attempt
+        said = await queue.said("/fail", job, error=f"attempt {attempt}", after=0)
+    assert said["status"] == "dead"
+    page = await queue.get("/dead")
+    (dead,) = page["rows"]
+    assert (dead["job_id"], dead["key"], dead["error"]) == (job_id, "letter 1", "attempt 5")
+    assert (dead["attempts"], dead["payload"], page["cursor"]) == (5, {"to": "nobody"}, None)
+    assert await queue.pull() == []
+
+
+async def test_a_job_can_be_dead_at_once(queue: Queue) -> None:
+    await queue.enqueue()
+    (job,) = await queue.pull()
+    both = await queue.say("/fail", job, dead=True, after="1s")
+    assert both.status_code == 422
+    said = await queue.said("/fail", job, error="bad address\nas the server said", dead=True)
+    assert said["status"] == "dead"
+    shown = await queue.get(f"/jobs/{job['job_id']}")
+    assert (shown["reason"], shown["error"]) == ("bad address", "bad address\nas the server said")
+
+
+# ------------------------------------------------------------------------------------- the dead
+
+
+async def test_one_dead_job_is_retried_with_another_payload(queue: Queue) -> None:
+    (job_id,) = await dead(queue, 1)
+    said = await queue.post("/retry", job_ids=[job_id], payload={"to": "ada"}, reason="typo")
+    assert said.json() == {
+        "done": 1,
+        "refused": 0,
+        "unknown": 0,
+        "jobs": [{"job_id": job_id, "answer": "done"}],
+    }
+    (job,) = await queue.pull()
+    assert (job["payload"], job["attempt"], job["run"]) == ({"to": "ada"}, 1, 2)
+    await queue.said("/ack", job)
+    again = await queue.post("/retry", job_ids=[job_id])
+    assert again.json()["refused"] == 1
+
+
+async def test_many_dead_jobs_are_retried_by_lane_and_type(queue: Queue) -> None:
+    await dead(queue, 3, "mail")
+    await dead(queue, 2, "other")
+    said = await queue.post("/retry", lane="mail", type="t", limit=2)
+    assert (said.json()["done"], said.json()["jobs"]) == (2, None)
+    assert len((await queue.get("/dead", lane="mail"))["rows"]) == 1
+    assert len((await queue.get("/dead", lane="other", type="t"))["rows"]) == 2
+    assert (await queue.post("/retry", type="t")).json()["done"] == 3
+    assert (await queue.get("/dead"))["rows"] == []
+
+
+async def test_a_retry_that_is_repeated_under_its_key_answers_what_the_first_did() -> None:
+    async with queueing() as (rig, queue):
+        (job_id,) = await dead(queue, 1)
+        headers = {"Idempotency-Key": "again"}
+        replies = [
+            (await rig.http.post("/retry", json={"job_ids": [job_id]}, headers=headers)).json()
+            for _ in range(2)
+        ]
+        assert replies[0] == replies[1]
+        assert replies[0]["done"] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"job_ids": []},
+        {"job_ids": ["a"], "lane": "mail"},
+        {"job_ids": ["a", "b"], "payload": {}},
+        {"lane": "mail", "payload": {}},
+    ],
+)
+async def test_a_retry_must_say_clearly_which_jobs(queue: Queue, body: dict[str, object]) -> None:
+    reply = await queue.post("/retry", **body)
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_value")
+
+
+async def test_the_dead_are_listed_page_by_page_newest_first(queue: Queue) -> None:
+    made = await dead(queue, 5)
+    first = await queue.get("/dead", limit=3)
+    second = await queue.get("/dead", limit=3, cursor=first["cursor"])
+    listed = [row["job_id"] for page in (first, second) for row in page["rows"]]
+    assert listed == made[::-1]
+
+
+async def dead(queue: Queue, count: int, lane: str = "mail") -> list[str]:
+    made = [await queue.enqueue(lane) for _ in range(count)]
+    for job in await queue.pull(lane):
+        await queue.said("/fail", job, error="no", dead=True)
+    return made
+
+
+# ------------------------------------------------------------------------------------- statuses
+
+
+async def test_a_lane_shows_every_status_beside_the_engines_states(queue: Queue) -> None:
+    for _ in range(6):
+        await queue.enqueue()
+    await queue.enqueue(due="1h")
+    jobs = await queue.pull(max=5)
+    await queue.said("/ack", jobs[0])
+    await queue.said("/fail", jobs[1], after="1h")
+    await queue.said("/fail", jobs[2], dead=True)
+    lane = await queue.lane()
+    assert lane["statuses"] == {
+        "queued": 2,
+        "pulled": 2,
+        "failed": 1,
+        "done": 1,
+        "dead": 1,
+        "cancelled": 0,
+    }
+    assert lane["states"] == {
+        "scheduled": 2,
+        "waiting": 1,
+        "running": 2,
+        "succeeded": 1,
+        "dead": 1,
+    }
+    assert (lane["exact"], lane["workers"], lane["paused"]) == (True, 1, False)
+
+
+async def test_a_lanes_target_stands_beside_what_it_reaches() -> None:
+    settings = {"mail": {"target": "1h"}, "slow": {"target": "0s"}}
+    async with queueing(settings) as (_, queue):
+        for lane in settings:
+            await queue.enqueue(lane)
+            await queue.enqueue(lane)
+        assert len(await queue.pull("mail")) == 2
+        mail, slow = (await queue.get("/lanes"))["lanes"]
+        assert (mail["latency"]["target_ms"], mail["latency"]["starts"]) == (3_600_000, 2)
+        assert mail["latency"]["p95_ms"] is not None
+        assert not mail["latency"]["breached"]
+        assert slow["latency"]["handlers_missing"] or slow["latency"]["head_ms"] == 0
+
+
+async def test_a_paused_lane_is_shown_so_and_hands_nothing_out() -> None:
+    async with queueing() as (rig, queue):
+        await queue.enqueue()
+        paused = await rig.call(None, "POST", "/v1/lanes/mail/pause", {"reason": "a test"})
+        assert paused.status_code == 200, paused.text
+        assert await queue.pull() == []
+        assert (await queue.lane())["paused"]
+
+
+# -------------------------------------------------------------------------------------- settings
+
+
+async def test_lanes_of_the_settings_are_declared_when_the_server_starts() -> None:
+    settings = {"send_email": {"target": "5s", "concurrency": 3, "lease": "20s"}}
+    async with queueing(settings) as (_, queue):
+        for _ in range(5):
+            await queue.enqueue("send_email")
+        assert len(await queue.pull("send_email")) == 3
+        lane = await queue.lane("send_email")
+        assert (lane["latency"]["target_ms"], lane["concurrency"]) == (5_000, 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"mail": 5}, "[lanes]: mail is no table"),
+        ({"mail": {"targt": "5s"}}, "[lanes.mail]: the lane 'mail' has an unknown option 'targt'"),
+        ({"mail": {"target": "soon"}}, "[lanes.mail]: the duration 'soon'"),
+        ({"mail": {"concurrency": -1}}, "[lanes.mail]: "),
+    ],
+)
+def test_unusable_settings_are_refused_with_their_place(
+    settings: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        make(settings)
+    assert refused.value.message.startswith(said)
+
+
+# ---------------------------------------------------------------------------------------- tokens
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with serving(systems=[make({})]) as rig:
+        yield rig
+
+
+ROUTES = {
+    ("POST", "/enqueue"): {Role.PRODUCER, Role.OPERATOR, Role.ADMIN},
+    ("POST", "/pull"): {Role.WORKER, Role.ADMIN},
+    ("POST", "/ack"): {Role.WORKER, Role.ADMIN},
+    ("POST", "/fail"): {Role.WORKER, Role.ADMIN},
+    ("POST", "/extend"): {Role.WORKER, Role.ADMIN},
+    ("POST", "/retry"): {Role.OPERATOR, Role.ADMIN},
+    ("GET", "/dead"): set(Role),
+    ("GET", "/jobs/some"): set(Role),
+    ("GET", "/lanes"): {Role.VIEWER, Role.OPERATOR, Role.ADMIN},
+}
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_each_route_is_for_its_roles_alone(rig: Rig, method: str, path: str) -> None:
+    for who in (None, *Role):
+        reply = await rig.call(who, method, path, {} if method == "POST" else None)
+        allowed = who in ROUTES[method, path]
+        refused = 401 if who is None else 403
+        assert (reply.status_code != refused) == allowed, (who, reply.text)
+
+
+async def test_a_token_pulls_and_settles_in_its_lanes_alone(rig: Rig) -> None:
+    ours = Queue(rig.http, await rig.token(Role.WORKER, lanes=["send_*"]))
+    theirs = Queue(rig.http, await rig.token(Role.WORKER))
+    producer = Queue(rig.http, rig.tokens[Role.PRODUCER])
+    await producer.enqueue("send_email")
+    await producer.enqueue("other", job_id="hidden")
+    refused = await ours.post("/pull", worker="w", lanes="other")
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    (job,) = await ours.pull("*")
+    assert job["lane"] == "send_email"
+    assert (await theirs.say("/ack", job)).status_code == 409
+    assert (await ours.say("/ack", {"job_id": "hidden", "run": 1})).status_code == 404
+    assert (await ours.said("/ack", job))["answer"] == "done"
+
+
+async def test_a_tenants_producer_sees_and_makes_only_its_own(rig: Rig) -> None:
+    acme = Queue(rig.http, await rig.token(Role.PRODUCER, tenants=["acme"]))
+    other = Queue(rig.http, await rig.token(Role.PRODUCER, tenants=["other"]))
+    job_id = await acme.enqueue(job_id="order 1")
+    assert await acme.status("order 1") == "queued"
+    headers = {"Authorization": f"Bearer {await rig.token(Role.PRODUCER, tenants=['other'])}"}
+    for name in (job_id, "order 1"):
+        assert (await rig.http.get(f"/jobs/{name}", headers=headers)).status_code == 404
+    assert await other.enqueue(job_id="order 1") != job_id
+    stolen = await other.post("/enqueue", lane="mail", type="t", tenant="acme")
+    assert stolen.status_code == 403
