@@ -122,7 +122,7 @@ async def test_another_body_under_an_idempotency_key_is_refused(rig: Rig):
     problem(other, 409, "id_conflict")
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "with space")
+@pytest.mark.parametrize("key", ["", "x" * 256, "with space"])
 async def test_an_unusable_idempotency_key_is_refused(rig: Rig, key: str):
     reply = await rig.call(
         Role.PRODUCER, "POST", "/v1/jobs", {"kind": "a"}, headers={"Idempotency-Key": key}

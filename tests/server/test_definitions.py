@@ -1,0 +1,303 @@
+"""Lanes, gates, closings, the timetable, and the views of the whole store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from headway.contract.claims import ClaimRequest
+from headway.contract.tokens import Role
+from headway.core.instant import parse_instant
+from tests.server.problems import problem
+from tests.server.rig import Rig, serving
+
+OPERATOR, VIEWER = Role.OPERATOR, Role.VIEWER
+OFFICE = {"kind": "hours", "hours": "09:00-18:00"}
+ENTRY = {"schedule": "every 1m", "job": {"kind": "a"}}
+WITH_KEY, WITH_GATE = {"kind": "a", "key": "k"}, {"kind": "a", "gates": ["n"]}
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with serving() as one:
+        yield one
+
+
+async def done(rig: Rig, method: str, path: str, body: Any = None, **more: Any) -> Any:
+    reply = await rig.call(OPERATOR, method, path, body, **more)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+async def all_pages(rig: Rig, path: str, **asked: Any) -> list[Any]:
+    rows: list[Any] = []
+    cursor = None
+    while True:
+        page = await rig.ask(VIEWER, path, **asked, **({"cursor": cursor} if cursor else {}))
+        assert len(page["rows"]) <= asked["limit"]
+        rows += page["rows"]
+        cursor = page["cursor"]
+        if cursor is None:
+            return rows
+
+
+# ------------------------------------------------------------------------------------- gates
+
+
+async def test_each_kind_of_gate_is_declared_set_and_reset(rig: Rig):
+    await done(rig, "PUT", "/v1/gates/line", {"kind": "slots", "capacity": 2})
+    await done(rig, "PUT", "/v1/gates/customer:{phone}", {"kind": "rate", "limit": 7, "per": "1h"})
+    members = {"+1": 4, "+2": 8}
+    await done(rig, "PUT", "/v1/gates/numbers", {"kind": "pool", "members": members})
+    hours = {"kind": "hours", "hours": "09:00-18:00", "days": "mon-fri", "tz": "Europe/Berlin"}
+    await done(rig, "PUT", "/v1/gates/office", hours)
+    await done(rig, "PATCH", "/v1/gates/line", {"capacity": 5, "reason": "more staff"})
+    await done(rig, "PATCH", "/v1/gates/customer:{phone}", {"limit": 3, "per": "30m"})
+    await done(rig, "PATCH", "/v1/gates/numbers/+1", {"capacity": 6})
+    gates = {one["name"]: one for one in await all_pages(rig, "/v1/gates", limit=2)}
+    assert (gates["line"]["capacity"], gates["line"]["overridden"]) == (5, True)
+    rate = gates["customer:{phone}"]
+    assert (rate["capacity"], rate["per_ms"], rate["shared"]) == (3, 1_800_000, False)
+    assert [one["capacity"] for one in gates["numbers"]["members"]] == [6, 8]
+    assert gates["office"]["kind"] == "hours"
+    await done(rig, "DELETE", "/v1/gates/line")
+    line = await rig.ask(VIEWER, "/v1/gates/line")
+    assert (line["capacity"], line["overridden"]) == (2, False)
+
+
+async def test_gates_are_found_by_their_exact_names(rig: Rig):
+    await done(rig, "PUT", "/v1/gates/a/b?c", {"kind": "slots", "capacity": 1})
+    found = await rig.ask(VIEWER, "/v1/gates", name=["all", "a/b"])
+    assert [one["name"] for one in found["rows"]] == ["all", "a/b"]
+    assert (await rig.ask(VIEWER, "/v1/gates/lane:main"))["kind"] == "implicit"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("GET", "/v1/gates/nobody", None, 404, "unknown_gate"),
+        ("PATCH", "/v1/gates/nobody", {"capacity": 1}, 404, "unknown_gate"),
+        ("DELETE", "/v1/gates/nobody", None, 404, "unknown_gate"),
+        ("DELETE", "/v1/closures/nobody", None, 404, "unknown_gate"),
+        ("POST", "/v1/closures", {"gate": "nobody"}, 422, "unknown_gate"),
+        ("POST", "/v1/closures", {"gate": "c:{x}"}, 422, "invalid_value"),
+        ("POST", "/v1/closures", {"gate": "all", "after": 1, "until": 1}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/all", {"kind": "slots", "capacity": 1}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/x{", {"kind": "slots", "capacity": 1}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/c:{x}", {"kind": "slots", "capacity": 1}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/n", {"kind": "slots", "capacity": -1}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/n", {"kind": "slots", "capacity": 2**31}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/n", {"kind": "slots"}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/n", {"kind": "slots", "capacity": 1, "limit": 1}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/n", {"kind": "rate", "limit": 1, "per": 0}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/n", {"kind": "pool", "members": {}}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/n", {"kind": "hours", "hours": "9-5"}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/n", {**OFFICE, "tz": "Mars"}, 422, "invalid_value"),
+        ("PUT", "/v1/gates/n", {"kind": "lock"}, 422, "invalid_value"),
+        ("PATCH", "/v1/gates/c:{x}", {}, 422, "invalid_value"),
+        ("PATCH", "/v1/gates/c:{x}", {"capacity": 1}, 422, "invalid_value"),
+        ("GET", "/v1/gates?cursor=%C2%B2", None, 422, "invalid_value"),
+        ("GET", "/v1/gates?limit=0", None, 422, "invalid_value"),
+        ("GET", "/v1/gates/a%00b", None, 422, "invalid_value"),
+        ("GET", "/v1/lanes?cursor=x", None, 422, "invalid_value"),
+        ("PUT", "/v1/lanes/a", {"weights": {"t": 2}}, 422, "invalid_value"),
+        ("PUT", "/v1/lanes/a", {"weights": {"t": 0}, "fair": "tenant"}, 422, "invalid_value"),
+        ("PUT", "/v1/lanes/a", {"concurrency": "3"}, 422, "invalid_value"),
+        ("PUT", "/v1/lanes/a", {"colour": 1}, 422, "invalid_value"),
+        ("GET", "/v1/trail?cursor=%C2%B2", None, 422, "invalid_value"),
+        ("GET", "/v1/audit?cursor=abc", None, 422, "invalid_value"),
+        ("GET", "/v1/audit?limit=0", None, 422, "invalid_value"),
+        ("GET", "/v1/workers?cursor=!", None, 422, "invalid_value"),
+        ("GET", "/v1/timetable/nobody", None, 404, "unknown_entry"),
+        ("DELETE", "/v1/timetable/nobody", None, 404, "unknown_entry"),
+        ("POST", "/v1/timetable/nobody/enable", None, 404, "unknown_entry"),
+        ("POST", "/v1/timetable/nobody/disable", None, 404, "unknown_entry"),
+        ("PUT", "/v1/timetable/e", {"schedule": "x", "job": {"kind": "a"}}, 422, "invalid_value"),
+        ("PUT", "/v1/timetable/e", {**ENTRY, "schedule": "every 1ms"}, 422, "invalid_value"),
+        ("PUT", "/v1/timetable/e", {**ENTRY, "job": WITH_KEY}, 422, "invalid_value"),
+        ("PUT", "/v1/timetable/e", {**ENTRY, "job": WITH_GATE}, 422, "unknown_gate"),
+        ("GET", "/v1/nothing", None, 404, "unknown_path"),
+        ("POST", "/v1/stats", {}, 405, "unknown_method"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_is_refused(
+    rig: Rig, method: str, path: str, body: object, status: int, code: str
+):
+    await done(rig, "PUT", "/v1/gates/c:{x}", {"kind": "rate", "limit": 1, "per": "1s"})
+    before = (await rig.ask(VIEWER, "/v1/stats"))["revision"]
+    problem(await rig.call(OPERATOR, method, path, body), status, code)
+    assert (await rig.ask(VIEWER, "/v1/stats"))["revision"] == before
+
+
+async def test_a_change_is_refused_if_the_definitions_were_changed_meanwhile(rig: Rig):
+    await done(rig, "PUT", "/v1/lanes/a", {"target": "5s"})
+    reply = await rig.call(VIEWER, "GET", "/v1/lanes/a")
+    known = reply.headers["etag"]
+    await done(rig, "PUT", "/v1/lanes/b", {"target": "5s"})
+    for method, path, body in (
+        ("PUT", "/v1/lanes/a", {"target": "6s"}),
+        ("DELETE", "/v1/lanes/a", None),
+        ("PUT", "/v1/gates/g", {"kind": "slots", "capacity": 1}),
+        ("POST", "/v1/closures", {"gate": "all"}),
+        ("DELETE", "/v1/closures/all", None),
+        ("PUT", "/v1/timetable/e", {"schedule": "every 1m", "job": {"kind": "a"}}),
+    ):
+        late = await rig.call(OPERATOR, method, path, body, headers={"If-Match": known})
+        problem(late, 409, "revision_conflict")
+    current = (await rig.call(VIEWER, "GET", "/v1/lanes")).headers["etag"]
+    await done(rig, "PUT", "/v1/lanes/a", {"target": "6s"}, headers={"If-Match": current})
+    unusable = await rig.call(
+        OPERATOR, "PUT", "/v1/lanes/a", {"target": "6s"}, headers={"If-Match": '"x"'}
+    )
+    problem(unusable, 422, "invalid_value")
+
+
+async def test_a_put_that_changes_nothing_leaves_the_revision(rig: Rig):
+    body = {"kind": "slots", "capacity": 2}
+    first = await done(rig, "PUT", "/v1/gates/line", body)
+    assert await done(rig, "PUT", "/v1/gates/line", body) == first
+
+
+async def test_a_closing_is_listed_with_who_and_why_until_it_ends(rig: Rig):
+    await done(rig, "PUT", "/v1/gates/numbers", {"kind": "pool", "members": {"+1": 1}})
+    said = await done(rig, "POST", "/v1/closures", {"gate": "all", "reason": "stop"})
+    assert said["until_at"] is None
+    until = "2126-01-01T00:00Z"
+    await done(rig, "POST", "/v1/closures", {"gate": "numbers/+1", "until": until})
+    rows = await all_pages(rig, "/v1/closures", limit=1)
+    assert {(one["gate"], one["until_at"], one["by"], one["reason"]) for one in rows} == {
+        ("all", None, "operator", "stop"),
+        ("numbers/+1", parse_instant(until), "operator", ""),
+    }
+    await done(rig, "DELETE", "/v1/closures/all")
+    await done(rig, "DELETE", "/v1/closures/all")
+    assert [one["gate"] for one in await all_pages(rig, "/v1/closures", limit=9)] == ["numbers/+1"]
+
+
+async def test_a_closed_gate_lets_nothing_pass_and_an_opened_one_does(rig: Rig):
+    await rig.send(lane="l")
+    await done(rig, "POST", "/v1/closures", {"gate": "all"})
+    ask = ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),))
+    assert (await rig.store.claim(ask)).jobs == []
+    await done(rig, "DELETE", "/v1/closures/all")
+    ask = ClaimRequest(worker="w" * 32, request=2, lanes=(("l", 1),))
+    assert len((await rig.store.claim(ask)).jobs) == 1
+
+
+# ------------------------------------------------------------------------------------- lanes
+
+
+async def test_a_lane_is_set_paused_resumed_and_reset(rig: Rig):
+    path = "/v1/lanes/mail%2Fout"
+    body = {
+        "concurrency": 3,
+        "lease": "45s",
+        "target": "5s",
+        "fair": "tenant",
+        "weights": {"acme": 2},
+        "max_backlog": 10,
+    }
+    await done(rig, "PUT", path, body)
+    paused = await done(rig, "POST", f"{path}/pause", {"until": "10m", "reason": "rain"})
+    lane = await rig.ask(VIEWER, path)
+    assert lane["spec"] == {
+        "name": "mail/out",
+        "concurrency": 3,
+        "lease_ms": 45_000,
+        "target_ms": 5_000,
+        "fair": "tenant",
+        "weights": [["acme", 2]],
+        "max_backlog": 10,
+    }
+    assert (lane["paused"], lane["overridden"], paused["gate"]) == (True, True, "lane:mail/out")
+    await done(rig, "POST", f"{path}/resume")
+    await done(rig, "DELETE", path)
+    lane = await rig.ask(VIEWER, path)
+    assert (lane["paused"], lane["overridden"], lane["spec"]["concurrency"]) == (False, False, None)
+
+
+async def test_lanes_are_listed_in_pages_with_what_they_hold(rig: Rig):
+    for lane in "cab":
+        await rig.send(lane=lane)
+    rows = await all_pages(rig, "/v1/lanes", limit=2, latency=True)
+    assert [one["name"] for one in rows] == ["a", "b", "c"]
+    assert all(one["unfinished"] == 1 and one["counts"] == {"waiting": 1} for one in rows)
+    assert [one["latency"]["lane"] for one in rows] == ["a", "b", "c"]
+    named = await rig.ask(VIEWER, "/v1/lanes", name=["c", "unheard of"])
+    assert [(one["name"], one["unfinished"]) for one in named["rows"]] == [
+        ("c", 1),
+        ("unheard of", 0),
+    ]
+    assert named["rows"][0]["latency"] is None
+
+
+# --------------------------------------------------------------------------------- timetable
+
+
+async def test_an_entry_is_declared_listed_switched_and_removed(rig: Rig):
+    path = "/v1/timetable/night%2Fly"
+    body = {
+        "schedule": "at 03:00 mon-fri",
+        "tz": "Europe/Berlin",
+        "job": {"kind": "clean", "lane": "nightly", "args": {"deep": True}},
+        "misfire": "skip",
+        "overlap": "one",
+    }
+    await done(rig, "PUT", path, body)
+    entry = await rig.ask(VIEWER, path, fires=2)
+    assert entry["spec"]["job"]["args"] == {"deep": True}
+    assert (entry["name"], entry["when"]) == ("night/ly", "at 03:00 mon-fri")
+    assert len(entry["next_at"]) == 2
+    assert entry["spec"]["misfire"] == "skip"
+    await done(rig, "POST", f"{path}/disable")
+    assert (await rig.ask(VIEWER, "/v1/timetable"))["rows"][0]["next_at"] == []
+    await done(rig, "PUT", path, {**body, "overlap": "all"})
+    assert (await rig.ask(VIEWER, path))["spec"]["enabled"] is False
+    await done(rig, "PUT", path, {**body, "enabled": True})
+    assert (await rig.ask(VIEWER, path))["spec"]["enabled"] is True
+    await done(rig, "DELETE", path)
+    assert (await rig.ask(VIEWER, "/v1/timetable"))["rows"] == []
+
+
+async def test_a_declared_entry_fires(rig: Rig):
+    async with serving(chores=True) as live:
+        body = {"schedule": "every 1h", "job": {"kind": "noop", "lane": "hourly"}}
+        await live.call(OPERATOR, "PUT", "/v1/timetable/e", body)
+        # The chore lays the next fires ahead at its first look, which may be before the entry.
+        for _ in range(600):
+            rows = (await live.ask(VIEWER, "/v1/jobs", lane="hourly"))["rows"]
+            if rows:
+                break
+            await live.service.timing.pause(0.05)
+        assert {job["entry"] for job in rows} == {"e"}
+
+
+# ------------------------------------------------------------------------------- the whole
+
+
+async def test_the_trail_tells_who_did_what_and_why_page_by_page(rig: Rig):
+    for n in range(3):
+        await done(rig, "POST", "/v1/closures", {"gate": "all", "reason": f"{n}"})
+    rows = await all_pages(rig, "/v1/trail", limit=2)
+    ours = [one for one in rows if one["target"] == "all"]
+    assert [(one["author"], one["verb"], one["reason"]) for one in ours] == [
+        ("operator", "close", "2"),
+        ("operator", "close", "1"),
+        ("operator", "close", "0"),
+    ]
+    assert await all_pages(rig, "/v1/trail", limit=2, target="all") == ours
+
+
+async def test_workers_stats_and_audit_tell_the_whole_store(rig: Rig):
+    await rig.send(lane="l", gates=[])
+    await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),)))
+    workers = (await rig.ask(VIEWER, "/v1/workers"))["rows"]
+    assert [(one["id"], one["running"]) for one in workers] == [("w" * 32, 1)]
+    assert (await rig.ask(VIEWER, "/v1/stats"))["counts"] == {"running": 1}
+    await done(rig, "PUT", "/v1/gates/a", {"kind": "slots", "capacity": 1})
+    audit = await rig.ask(VIEWER, "/v1/audit", limit=1)
+    while audit["cursor"] is not None:
+        assert audit["differences"] == []
+        audit = await rig.ask(VIEWER, "/v1/audit", limit=1, cursor=audit["cursor"])

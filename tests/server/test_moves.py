@@ -1,0 +1,229 @@
+"""An operator's moves: one job, many, and those that fit a filter."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+
+from headway.contract.claims import ClaimRequest
+from headway.contract.tokens import Role
+from headway.core.errors import StoreUnavailable
+from tests.server.problems import problem
+from tests.server.rig import Rig, serving
+
+OPERATOR = Role.OPERATOR
+VERBS = ("cancel", "retry", "run-now", "edit", "succeed", "kill")
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with serving() as one:
+        yield one
+
+
+async def state(rig: Rig, job: str) -> str:
+    return (await rig.ask(Role.VIEWER, f"/v1/jobs/{job}"))["state"]
+
+
+async def test_each_verb_moves_a_job_and_says_so(rig: Rig):
+    job = await rig.send(due="1h")
+    for verb, body, became in (
+        ("edit", {"priority": 1, "args": {"x": 2}}, "scheduled"),
+        ("run-now", None, "waiting"),
+        ("cancel", {"reason": "not wanted"}, "cancelled"),
+        ("retry", {"args": {"x": 3}}, "waiting"),
+        ("kill", None, "dead"),
+        ("retry", None, "waiting"),
+        ("succeed", None, "succeeded"),
+    ):
+        reply = await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/{verb}", body)
+        assert reply.status_code == 200, reply.text
+        assert reply.json() == {"id": job, "answer": "done", "state": became}
+    told = await rig.ask(Role.VIEWER, f"/v1/jobs/{job}")
+    assert (told["priority"], told["args"], told["life"]) == (1, {"x": 3}, 3)
+    assert ("operator", "not wanted") in {(n["author"], n["reason"]) for n in told["trail"]}
+
+
+async def test_cancelling_a_job_that_runs_only_asks(rig: Rig):
+    job = await rig.send(lane="l")
+    await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),)))
+    reply = await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/cancel")
+    assert reply.json() == {"id": job, "answer": "asked", "state": "running"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_verb_that_does_not_apply_is_refused_and_changes_nothing(rig: Rig, verb: str):
+    job = await rig.send()
+    ended = "cancel" if verb != "retry" else None
+    if ended:
+        await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/succeed")
+    before = await rig.ask(Role.VIEWER, f"/v1/jobs/{job}")
+    reply = await rig.call(
+        OPERATOR, "POST", f"/v1/jobs/{job}/{verb}", {"priority": 1} if verb == "edit" else None
+    )
+    problem(reply, 409, "invalid_state")
+    assert await rig.ask(Role.VIEWER, f"/v1/jobs/{job}") == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_job_that_is_not_there_cannot_be_moved(rig: Rig, verb: str):
+    body = {"priority": 1} if verb == "edit" else None
+    for job in (str(uuid4()), "x", "%00"):
+        problem(
+            await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/{verb}", body), 404, "unknown_job"
+        )
+
+
+async def test_a_repeat_under_one_idempotency_key_tells_what_the_first_did(rig: Rig):
+    job = await rig.send()
+    headers = {"Idempotency-Key": "k"}
+    path = f"/v1/jobs/{job}/cancel"
+    first = await rig.call(OPERATOR, "POST", path, headers=headers)
+    await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/retry")
+    again = await rig.call(OPERATOR, "POST", path, headers=headers)
+    assert first.json() == again.json() == {"id": job, "answer": "done", "state": "cancelled"}
+    assert await state(rig, job) == "waiting"
+    # The same key with another reason is another move.
+    await rig.call(OPERATOR, "POST", path, {"reason": "now really"}, headers=headers)
+    assert await state(rig, job) == "cancelled"
+
+
+async def test_an_edit_must_change_something(rig: Rig):
+    job = await rig.send()
+    reply = await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/edit", {"reason": "x"})
+    problem(reply, 422, "invalid_value")
+
+
+async def test_arguments_of_an_edit_are_bounded(rig: Rig):
+    job = await rig.send()
+    body = {"args": {"text": "x" * 1_000_001}}
+    reply = await rig.call(OPERATOR, "POST", f"/v1/jobs/{job}/edit", body)
+    problem(reply, 413, "payload_too_large")
+
+
+# -------------------------------------------------------------------------------------- many
+
+
+async def test_many_are_moved_by_id_and_answered_in_that_order(rig: Rig):
+    jobs = [await rig.send() for _ in range(3)]
+    await rig.call(OPERATOR, "POST", f"/v1/jobs/{jobs[1]}/kill")
+    ids = [jobs[2], "x", jobs[1], jobs[0], jobs[2]]
+    reply = await rig.call(OPERATOR, "POST", "/v1/moves", {"verb": "cancel", "ids": ids})
+    told = reply.json()
+    assert [(one["id"], one["answer"]) for one in told["jobs"]] == [
+        (jobs[2], "done"),
+        ("x", "unknown"),
+        (jobs[1], "refused"),
+        (jobs[0], "done"),
+        (jobs[2], "done"),
+    ]
+    assert (told["done"], told["refused"], told["unknown"]) == (3, 1, 1)
+
+
+async def test_more_than_a_thousand_are_moved_in_steps(rig: Rig):
+    made = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", [{"kind": "noop"}] * 2_500)
+    ids = [one["id"] for one in made.json()["jobs"]]
+    reply = await rig.call(OPERATOR, "POST", "/v1/moves", {"verb": "kill", "ids": ids})
+    assert reply.json()["done"] == 2_500
+    assert (await rig.ask(Role.VIEWER, "/v1/stats"))["counts"] == {"dead": 2_500}
+
+
+async def test_a_filter_moves_what_fits_up_to_its_limit(rig: Rig):
+    for n in range(5):
+        await rig.send(lane="a", args={"n": n})
+    await rig.send(lane="b")
+    body = {"verb": "cancel", "filter": {"lane": "a"}, "limit": 3}
+    dry = await rig.call(OPERATOR, "POST", "/v1/moves", {**body, "dry": True})
+    assert (dry.json()["fits"], dry.json()["done"]) == (3, 0)
+    assert (await rig.call(OPERATOR, "POST", "/v1/moves", body)).json()["done"] == 3
+    assert (await rig.call(OPERATOR, "POST", "/v1/moves", body)).json()["done"] == 2
+    assert (await rig.ask(Role.VIEWER, "/v1/lanes/b"))["counts"] == {"waiting": 1}
+
+
+async def test_a_filter_takes_in_only_states_that_the_verb_applies_to(rig: Rig):
+    dead, cancelled = await rig.send(kind="x"), await rig.send(kind="x")
+    await rig.call(OPERATOR, "POST", f"/v1/jobs/{dead}/kill")
+    await rig.call(OPERATOR, "POST", f"/v1/jobs/{cancelled}/cancel")
+    retry = {"verb": "retry", "filter": {"kind": "x"}}
+    assert (await rig.call(OPERATOR, "POST", "/v1/moves", retry)).json()["done"] == 1
+    assert (await state(rig, dead), await state(rig, cancelled)) == ("waiting", "cancelled")
+    retry["filter"]["states"] = ["cancelled"]
+    assert (await rig.call(OPERATOR, "POST", "/v1/moves", retry)).json()["done"] == 1
+    assert await state(rig, cancelled) == "waiting"
+
+
+async def test_a_repeated_move_by_filter_moves_nothing_that_came_since(rig: Rig):
+    for _ in range(3):
+        await rig.send(lane="a")
+    body, headers = {"verb": "cancel", "filter": {"lane": "a"}}, {"Idempotency-Key": "k"}
+    first = await rig.call(OPERATOR, "POST", "/v1/moves", body, headers=headers)
+    late = await rig.send(lane="a")
+    for _ in range(2):
+        again = await rig.call(OPERATOR, "POST", "/v1/moves", body, headers=headers)
+        assert again.json() == first.json()
+    assert first.json()["done"] == 3
+    assert await state(rig, late) == "waiting"
+
+
+async def test_a_move_by_filter_that_was_cut_off_goes_on_when_it_is_repeated(rig: Rig):
+    made = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", [{"kind": "a"}] * 2_500)
+    assert made.status_code == 200
+    body = {"verb": "kill", "filter": {"kind": "a"}, "limit": 10_000}
+    headers = {"Idempotency-Key": "k"}
+    real, steps = rig.store.act, 0
+
+    async def act(request: object) -> object:
+        nonlocal steps
+        steps += 1
+        if steps == 2:
+            raise StoreUnavailable("it is away")
+        return await real(request)
+
+    rig.store.act = act
+    cut = await rig.call(OPERATOR, "POST", "/v1/moves", body, headers=headers)
+    assert problem(cut, 503, "store_unavailable")["detail"] == "it is away"
+    assert cut.headers["retry-after"].isdigit()
+    rig.store.act = real
+    assert (await rig.ask(Role.VIEWER, "/v1/stats"))["counts"] == {"dead": 1_000, "waiting": 1_500}
+    for _ in range(2):
+        again = await rig.call(OPERATOR, "POST", "/v1/moves", body, headers=headers)
+        assert again.json()["done"] == 2_500
+    assert (await rig.ask(Role.VIEWER, "/v1/stats"))["counts"] == {"dead": 2_500}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"verb": "cancel"},
+        {"verb": "cancel", "ids": []},
+        {"verb": "cancel", "ids": ["x"] * 10_001},
+        {"verb": "cancel", "ids": ["x"], "filter": {"lane": "a"}},
+        {"verb": "cancel", "filter": {}},
+        {"verb": "cancel", "filter": {"states": ["dead"]}},
+        {"verb": "cancel", "filter": {"lane": "a"}, "limit": 0},
+        {"verb": "cancel", "filter": {"lane": "a"}, "limit": 10_001},
+        {"verb": "explode", "ids": ["x"]},
+        {"verb": "edit", "ids": ["x"]},
+        {"verb": "kill", "ids": ["x"], "priority": 1},
+        {"verb": "cancel", "ids": [7]},
+    ],
+)
+async def test_an_unusable_move_is_refused(rig: Rig, body: object):
+    problem(await rig.call(OPERATOR, "POST", "/v1/moves", body), 422, "invalid_value")
+
+
+async def test_a_permit_is_taken_by_force_once(rig: Rig):
+    await rig.call(OPERATOR, "PUT", "/v1/gates/line", {"kind": "slots", "capacity": 1})
+    job = await rig.send(lane="l", gates=["line"])
+    await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),)))
+    body = {"gate": "line", "job": job, "reason": "its holder is gone"}
+    for released in (True, False):
+        reply = await rig.call(OPERATOR, "DELETE", "/v1/permits", body)
+        assert reply.json() == {"released": released}
+    assert (await rig.ask(Role.VIEWER, "/v1/gates/line"))["used"] == 0
+    assert (await rig.ask(Role.VIEWER, "/v1/audit"))["differences"] == []
+    unknown = await rig.call(OPERATOR, "DELETE", "/v1/permits", {**body, "job": str(uuid4())})
+    problem(unknown, 422, "unknown_job")
