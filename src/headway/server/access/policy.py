@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 from fastapi import Depends, Request
+from fastapi.openapi.models import HTTPBearer
 from fastapi.routing import APIRoute
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security.base import SecurityBase
 
 from headway.core.errors import Unauthenticated
 from headway.server.access.caller import ANYBODY, Caller
 from headway.server.access.permissions import Permission
 from headway.server.service import Service
-
-_bearer = HTTPBearer(auto_error=False, description="A token made by `headway token create`.")
 
 
 class Policy:
@@ -26,11 +25,7 @@ class Policy:
     def __init__(self, permission: Permission | None) -> None:
         self.permission = permission
 
-    async def __call__(
-        self,
-        request: Request,
-        _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-    ) -> Caller:
+    async def __call__(self, request: Request) -> Caller:
         """The caller that was admitted."""
         return cast("Caller", request.state.caller)
 
@@ -56,6 +51,13 @@ class Policy:
         service.rates.take(caller.id, caller.name)
 
 
+class Guarded(Policy, SecurityBase):
+    """A policy that asks for a token; the description of the API says so."""
+
+    scheme_name = "HTTPBearer"
+    model = HTTPBearer(description="A token made by `headway token create`.")
+
+
 def _token(request: Request) -> str | None:
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     return text.strip() if scheme.lower() == "bearer" else None
@@ -70,7 +72,7 @@ def needs(permission: Permission) -> Any:  # noqa: ANN401  (FastAPI's own marker
     Returns:
         For the annotation of a parameter that is the `Caller`.
     """
-    return Depends(Policy(permission))
+    return Depends(Guarded(permission))
 
 
 def public() -> Any:  # noqa: ANN401  (FastAPI's own marker)

@@ -27,8 +27,9 @@ def router(tag: str, *, prefix: str = "") -> APIRouter:
     )
 
 
-def the_service(request: Request) -> Service:
+async def the_service(request: Request) -> Service:
     """The service that the routes work with."""
+    # Awaited though it waits for nothing: FastAPI calls what is not in another thread.
     return cast("Service", request.app.state.service)
 
 
