@@ -1,0 +1,65 @@
+"""Listings for people: a bounded walk, a place in a flow, the oldest that waits."""
+
+from __future__ import annotations
+
+import json
+
+from headway.contract.views import JobsQuery
+from headway.core.errors import InvalidValue
+from headway.core.flow import Order
+from headway.stores.ledger.rows import JobRow
+from headway.stores.memory.jobs.starting import JobStarting
+
+LOOKED_AT = 5_000
+"""Rows that one page of a listing looks at."""
+
+
+class JobListing(JobStarting):
+    """The part of the job table that people look at."""
+
+    def place(self, flow: int, order: Order, limit: int) -> int:
+        return min(limit, self._index.bucket("waiting", flow).bisect_left(order))
+
+    def oldest_due(self, lane: str) -> int | None:
+        flows = self.flows_waiting(lane, -1, 16)
+        firsts = [self._index.bucket("waiting", flow)[0].due_at for flow in flows]
+        return min(firsts, default=None)
+
+    def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
+        if query.subject is not None:
+            bucket = self._index.bucket("subject", (query.tenant or "", query.subject))
+        else:
+            bucket = self._index.bucket("all")
+        start = _cursor(query.cursor)
+        if query.newest:
+            seqs = bucket.irange(maximum=start, inclusive=(True, False), reverse=True)
+        else:
+            seqs = bucket.irange(minimum=start, inclusive=(False, True))
+        found: list[JobRow] = []
+        last: int | None = None
+        for looked, seq in enumerate(seqs):
+            if len(found) == query.limit or looked == LOOKED_AT:
+                return found, json.dumps(last)
+            last = seq
+            row = self._rows[seq]
+            if _matches(row, query):
+                found.append(row.clone())
+        return found, None
+
+
+def _cursor(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not cursor.isdigit():
+        message = f"the cursor {cursor!r} is not one of this listing"
+        raise InvalidValue(message, hint="pass the cursor of the page before")
+    return int(cursor)
+
+
+def _matches(row: JobRow, query: JobsQuery) -> bool:
+    return (
+        (not query.states or row.state in query.states)
+        and (query.lane is None or row.lane == query.lane)
+        and (query.tenant is None or row.tenant == query.tenant)
+        and (query.kind is None or row.kind == query.kind)
+    )
