@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "run",
         "serve": "serve",
+        "dispenserd": "dispenserd",
         "worker": "worker",
         "send": "send",
         "jobs": "jobs",

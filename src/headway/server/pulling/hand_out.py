@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -29,23 +29,22 @@ class HandOut(Response):
         presence: Presence,
         timing: Timing,
         unread: Callable[[], None],
-        status_code: int = 200,
-        media_type: str = "application/json",
+        read: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Makes it.
 
         Args:
-            content: at least one byte.
+            content: JSON.
             presence: of the client; closed when the reply has been written.
             timing: for the limit.
             unread: called if the reply was not written whole.
-            status_code: of the reply.
-            media_type: of the content.
+            read: called when it was.
         """
-        super().__init__(content, status_code=status_code, media_type=media_type)
+        super().__init__(content, media_type="application/json")
         self._presence = presence
         self._timing = timing
         self._unread = unread
+        self._read = read
         self.is_whole = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,6 +60,8 @@ class HandOut(Response):
             self._presence.close()
             if not self.is_whole:
                 self._unread()
+        if self.is_whole and self._read is not None:
+            await self._read()
 
     async def _write(self, send: Send) -> None:
         body = bytes(self.body)

@@ -1,0 +1,73 @@
+"""`headway dispenserd`: the API of the job queue dispenserd, on a store that keeps its jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import structlog
+import typer
+
+from headway.cli.app_file import open_app
+from headway.cli.command import command, new_command
+from headway.cli.extras import needs_extra
+from headway.cli.logging import configure_logging
+from headway.cli.session import Session
+from headway.core.errors import InvalidValue
+from headway.runtime import event_loop
+from headway.runtime.app import App
+
+with needs_extra("server"):
+    from headway.cli.server_address import LOOPBACK, is_loopback
+    from headway.server.build import alive
+    from headway.server.options import ServerOptions
+    from headway.server.run import Address, Listener
+    from headway.server.service import Service
+    from headway.systems.lanes.dispenserd.app import dispenserd as make_app
+
+app = new_command()
+
+log = structlog.stdlib.get_logger("headway.dispenserd")
+
+
+@command(app)
+def dispenserd(
+    session: Session,
+    host: Annotated[str, typer.Option(help="The name or address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")
+    ] = 8282,
+    exposed: Annotated[
+        bool,
+        typer.Option(
+            "--exposed",
+            help="Beyond loopback: whoever reaches the port may take jobs; there are no tokens.",
+        ),
+    ] = False,
+) -> None:
+    """Serves clients of dispenserd as they are, until SIGTERM or Ctrl-C.
+
+    A drop-in: the same routes, bodies and replies, but jobs are kept in the store. Its lanes are
+    named dispenserd/LANE there.
+
+    Raises:
+        InvalidValue: others could reach it, and that was not asked for.
+    """
+    configure_logging(session.settings)
+    local = is_loopback(host)
+    if not local and not exposed:
+        message = f"at {host} others could reach the queue, and its clients have no tokens"
+        raise InvalidValue(message, hint="give --exposed if the network keeps strangers out")
+    hosts = (*LOOPBACK, host) if local else None
+    event_loop.run(_serve(open_app(session, None), Address(host=host, port=port), hosts))
+
+
+async def _serve(opened: App, address: Address, hosts: tuple[str, ...] | None) -> None:
+    async with opened:
+        service = Service(opened.store, ServerOptions(open_here=True, hosts=hosts))
+        listener = Listener(make_app(service), address, on_stop=service.begin_stop)
+        event_loop.on_signals(lambda now: listener.stop(now=now))
+        async with alive(service):
+            log.info("dispenserd listens", url=listener.url)
+            if hosts is None:
+                log.warning("whoever reaches this port may take and add jobs: it asks for no token")
+            await listener.run()
