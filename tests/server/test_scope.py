@@ -1,0 +1,147 @@
+"""Scope: what a token for some tenants or lanes makes, sees and moves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headway.contract.claims import ClaimRequest
+from headway.contract.tokens import Role
+from tests.server.problems import problem
+from tests.server.rig import Rig, serving
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with serving() as one:
+        yield one
+
+
+async def of_acme(rig: Rig, *roles: Role) -> str:
+    return await rig.token(*roles, tenants=["acme"])
+
+
+# ------------------------------------------------------------------------------------ tenants
+
+
+async def test_the_only_tenant_of_a_token_is_filled_in_and_no_other_can_be_named(rig: Rig):
+    token = await of_acme(rig, Role.PRODUCER)
+    made = await rig.send(token)
+    assert (await rig.ask(token, f"/v1/jobs/{made}"))["tenant"] == "acme"
+    for tenant in ("", "other"):
+        body = {"kind": "noop", "tenant": tenant}
+        problem(await rig.call(token, "POST", "/v1/jobs", body), 403, "forbidden")
+        problem(await rig.call(token, "POST", "/v1/jobs", [body]), 403, "forbidden")
+
+
+async def test_a_token_for_several_tenants_must_name_one(rig: Rig):
+    token = await rig.token(Role.PRODUCER, tenants=["acme", "umbrella"])
+    problem(await rig.call(token, "POST", "/v1/jobs", {"kind": "noop"}), 422, "invalid_value")
+    problem(await rig.call(token, "GET", "/v1/jobs"), 422, "invalid_value")
+    made = await rig.send(token, tenant="umbrella")
+    listed = await rig.ask(token, "/v1/jobs", tenant="umbrella")
+    assert [job["id"] for job in listed["rows"]] == [made]
+
+
+async def test_a_listing_shows_only_jobs_of_the_tokens_tenant(rig: Rig):
+    token = await of_acme(rig, Role.VIEWER)
+    theirs = await rig.send(tenant="other", key="k", subject="s")
+    ours = await rig.send(tenant="acme", key="k", subject="s")
+    for asked in ({}, {"key": "k"}, {"subject": "s"}, {"lane": "main"}, {"state": "waiting"}):
+        found = (await rig.ask(token, "/v1/jobs", **asked))["rows"]
+        assert [job["id"] for job in found] == [ours], asked
+    reply = await rig.call(token, "GET", "/v1/jobs", params={"tenant": "other"})
+    problem(reply, 403, "forbidden")
+    problem(await rig.call(token, "GET", f"/v1/jobs/{theirs}"), 404, "unknown_job")
+
+
+async def test_a_move_on_many_reaches_no_job_of_another_tenant(rig: Rig):
+    token = await of_acme(rig, Role.OPERATOR)
+    theirs, ours = await rig.send(tenant="other"), await rig.send(tenant="acme")
+    body = {"verb": "kill", "ids": [theirs, ours]}
+    told = (await rig.call(token, "POST", "/v1/moves", body)).json()
+    assert [one["answer"] for one in told["jobs"]] == ["unknown", "done"]
+    by_filter = {"verb": "kill", "filter": {"lane": "main"}}
+    assert (await rig.call(token, "POST", "/v1/moves", by_filter)).json()["done"] == 0
+    named = {"verb": "kill", "filter": {"tenant": "other"}}
+    problem(await rig.call(token, "POST", "/v1/moves", named), 403, "forbidden")
+    assert (await rig.ask(Role.ADMIN, f"/v1/jobs/{theirs}"))["state"] == "waiting"
+
+
+async def test_why_names_no_job_of_another_tenant(rig: Rig):
+    token = await of_acme(rig, Role.VIEWER)
+    gate = {"kind": "slots", "capacity": 1}
+    await rig.call(Role.ADMIN, "PUT", "/v1/gates/line", gate)
+    holder = await rig.send(tenant="other", lane="l", gates=["line"])
+    await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),)))
+    ours = await rig.send(tenant="acme", lane="l", gates=["line"])
+    reply = await rig.call(token, "GET", f"/v1/jobs/{ours}/why")
+    assert holder not in reply.text
+    why = reply.json()
+    assert (why["closed"][0]["holders"], why["closed"][0]["holder_count"]) == ([], 1)
+    assert "held by another's job" in why["sentence"]
+    whole = await rig.call(Role.VIEWER, "GET", f"/v1/jobs/{ours}/why")
+    assert holder in whole.text
+
+
+async def test_an_operator_of_a_tenant_may_pause_that_tenant_and_nothing_else(rig: Rig):
+    token = await of_acme(rig, Role.OPERATOR)
+    closed = await rig.call(token, "POST", "/v1/closures", {"gate": "tenant:acme"})
+    assert closed.status_code == 200
+    assert (await rig.call(token, "DELETE", "/v1/closures/tenant:acme")).status_code == 200
+    for gate in ("all", "tenant:other", "lane:main", "kind:noop", "line"):
+        reply = await rig.call(token, "POST", "/v1/closures", {"gate": gate})
+        problem(reply, 403, "forbidden")
+
+
+async def test_a_permit_of_another_tenants_job_cannot_be_taken(rig: Rig):
+    token = await of_acme(rig, Role.OPERATOR)
+    await rig.call(Role.ADMIN, "PUT", "/v1/gates/line", {"kind": "slots", "capacity": 1})
+    theirs = await rig.send(tenant="other", lane="l", gates=["line"])
+    await rig.store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("l", 1),)))
+    body = {"gate": "line", "job": theirs}
+    problem(await rig.call(token, "DELETE", "/v1/permits", body), 422, "unknown_job")
+    assert (await rig.ask(Role.ADMIN, "/v1/gates/line"))["used"] == 1
+
+
+async def test_an_entry_makes_jobs_of_the_tokens_tenant_alone(rig: Rig):
+    token = await of_acme(rig, Role.OPERATOR)
+    entry = {"schedule": "every 1h", "job": {"kind": "noop"}}
+    assert (await rig.call(token, "PUT", "/v1/timetable/ours", entry)).status_code == 200
+    told = await rig.ask(Role.ADMIN, "/v1/timetable/ours")
+    assert told["spec"]["job"]["tenant"] == "acme"
+    other = {"schedule": "every 1h", "job": {"kind": "noop", "tenant": "other"}}
+    problem(await rig.call(token, "PUT", "/v1/timetable/new", other), 403, "forbidden")
+    await rig.call(Role.ADMIN, "PUT", "/v1/timetable/theirs", other)
+    problem(await rig.call(token, "PUT", "/v1/timetable/theirs", entry), 403, "forbidden")
+
+
+# -------------------------------------------------------------------------------------- lanes
+
+
+async def test_a_token_for_lanes_sends_to_those_that_fit_and_sees_those(rig: Rig):
+    token = await rig.token(Role.PRODUCER, lanes=["send_*", "main"])
+    ours = await rig.send(token, lane="send_mail")
+    also = await rig.send(token)
+    theirs = await rig.send(lane="calls")
+    body = {"kind": "noop", "lane": "calls"}
+    problem(await rig.call(token, "POST", "/v1/jobs", body), 403, "forbidden")
+    follow = {"kind": "noop", "on_final": {"kind": "x", "lane": "calls"}}
+    problem(await rig.call(token, "POST", "/v1/jobs", follow), 403, "forbidden")
+    assert [job["id"] for job in (await rig.ask(token, "/v1/jobs"))["rows"]] == [ours, also]
+    reply = await rig.call(token, "GET", "/v1/jobs", params={"lane": "calls"})
+    problem(reply, 403, "forbidden")
+    problem(await rig.call(token, "GET", f"/v1/jobs/{theirs}"), 404, "unknown_job")
+
+
+async def test_an_operator_of_lanes_changes_those_and_sees_those(rig: Rig):
+    token = await rig.token(Role.OPERATOR, lanes=["send_*"])
+    await rig.send(lane="send_mail")
+    await rig.send(lane="calls")
+    assert (await rig.call(token, "POST", "/v1/lanes/send_mail/pause")).status_code == 200
+    assert (await rig.call(token, "PUT", "/v1/lanes/send_sms", {"target": "5s"})).status_code == 200
+    problem(await rig.call(token, "POST", "/v1/lanes/calls/pause"), 403, "forbidden")
+    problem(await rig.call(token, "GET", "/v1/lanes/calls"), 403, "forbidden")
+    rows = (await rig.ask(token, "/v1/lanes"))["rows"]
+    assert [one["name"] for one in rows] == ["send_mail", "send_sms"]

@@ -1,0 +1,143 @@
+"""Tokens over HTTP: told once, never further than their maker, and gone when they are revoked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from headway.contract.tokens import Role
+from headway.contract.views import TokensQuery
+from tests.server.problems import problem
+from tests.server.rig import Rig, serving
+
+ADMIN = Role.ADMIN
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with serving() as one:
+        yield one
+
+
+async def make(rig: Rig, who: Role | str = ADMIN, **body: Any) -> dict[str, Any]:
+    said = {"name": "shop", "roles": ["producer"], **body}
+    reply = await rig.call(who, "POST", "/v1/tokens", said)
+    assert reply.status_code == 201, reply.text
+    return reply.json()
+
+
+async def test_a_new_token_works_at_once_and_is_told_never_again(rig: Rig):
+    made = await make(rig, tenants=["acme"], expires="90d")
+    me = await rig.ask(made["token"], "/v1/me")
+    assert (me["id"], me["name"], me["tenants"]) == (made["id"], "shop", ["acme"])
+    secret = made["token"].split("_", 2)[2]
+    listed = await rig.call(ADMIN, "GET", "/v1/tokens")
+    trail = await rig.call(ADMIN, "GET", "/v1/trail")
+    (kept,) = await rig.store.read(TokensQuery(ids=(made["id"],)))
+    for text in (listed.text, trail.text):
+        assert secret not in text
+        assert kept.spec.secrets[0].digest not in text
+    one = next(row for row in listed.json()["rows"] if row["id"] == made["id"])
+    assert (one["created_by"], one["roles"], one["expires_at"]) == (
+        "admin",
+        ["producer"],
+        made["expires_at"],
+    )
+
+
+async def test_the_first_token_closes_an_open_server_at_once():
+    async with serving(tokens=False) as rig:
+        reply = await rig.call(None, "POST", "/v1/tokens", {"name": "boss", "roles": ["admin"]})
+        problem(await rig.call(None, "GET", "/v1/me"), 401, "unauthenticated")
+        assert (await rig.ask(reply.json()["token"], "/v1/me"))["open"] is False
+
+
+async def test_a_revoked_token_is_refused_at_once(rig: Rig):
+    made = await make(rig)
+    assert (await rig.ask(made["token"], "/v1/me"))["id"] == made["id"]
+    assert (await rig.call(ADMIN, "DELETE", f"/v1/tokens/{made['id']}")).status_code == 200
+    problem(await rig.call(made["token"], "GET", "/v1/me"), 401, "unauthenticated")
+    problem(await rig.call(ADMIN, "DELETE", f"/v1/tokens/{made['id']}"), 404, "invalid_value")
+
+
+async def test_a_rotated_token_accepts_the_old_secret_for_as_long_as_is_said(rig: Rig):
+    made = await make(rig)
+    path = f"/v1/tokens/{made['id']}/rotate"
+    second = (await rig.call(ADMIN, "POST", path, {"grace": "1h"})).json()
+    assert second["old_until_at"] is not None
+    for text in (made["token"], second["token"]):
+        assert (await rig.ask(text, "/v1/me"))["id"] == made["id"]
+    third = (await rig.call(ADMIN, "POST", path)).json()
+    for text in (made["token"], second["token"]):
+        problem(await rig.call(text, "GET", "/v1/me"), 401, "unauthenticated")
+    assert (await rig.ask(third["token"], "/v1/me"))["id"] == made["id"]
+    problem(await rig.call(ADMIN, "POST", f"/v1/tokens/{'0' * 16}/rotate"), 404, "invalid_value")
+
+
+async def test_a_repeat_under_one_idempotency_key_makes_no_second_token(rig: Rig):
+    headers = {"Idempotency-Key": "k"}
+    body = {"name": "shop", "roles": ["producer"]}
+    first = (await rig.call(ADMIN, "POST", "/v1/tokens", body, headers=headers)).json()
+    again = (await rig.call(ADMIN, "POST", "/v1/tokens", body, headers=headers)).json()
+    assert again["id"] == first["id"]
+    problem(await rig.call(first["token"], "GET", "/v1/me"), 401, "unauthenticated")
+    assert (await rig.ask(again["token"], "/v1/me"))["name"] == "shop"
+    other = {"name": "shop", "roles": ["admin"]}
+    reply = await rig.call(ADMIN, "POST", "/v1/tokens", other, headers=headers)
+    problem(reply, 409, "id_conflict")
+
+
+async def test_no_token_reaches_further_than_the_one_that_makes_it(rig: Rig):
+    of_tenant = await rig.token(ADMIN, tenants=["acme"])
+    of_lanes = await rig.token(ADMIN, lanes=["send_*"])
+    for who, body in (
+        (of_tenant, {}),
+        (of_tenant, {"tenants": ["acme", "other"]}),
+        (of_lanes, {}),
+        (of_lanes, {"lanes": ["send_mail", "send_*"]}),
+        (of_lanes, {"lanes": ["*"]}),
+    ):
+        said = {"name": "more", "roles": ["producer"], **body}
+        problem(await rig.call(who, "POST", "/v1/tokens", said), 403, "forbidden")
+    made = await make(rig, of_tenant, tenants=["acme"])
+    listed = (await rig.ask(of_tenant, "/v1/tokens"))["rows"]
+    assert {made["id"], of_tenant.split("_")[1]} == {one["id"] for one in listed}
+    boss = rig.tokens[ADMIN].split("_")[1]
+    for method, path in (("DELETE", ""), ("POST", "/rotate")):
+        reply = await rig.call(of_tenant, method, f"/v1/tokens/{boss}{path}")
+        problem(reply, 404, "invalid_value")
+    assert (await rig.ask(ADMIN, "/v1/me"))["id"] == boss
+
+
+async def test_tokens_are_listed_in_pages(rig: Rig):
+    seen: list[str] = []
+    cursor = None
+    while True:
+        asked = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = await rig.ask(ADMIN, "/v1/tokens", **asked)
+        seen += [one["id"] for one in page["rows"]]
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    assert seen == sorted(text.split("_")[1] for text in rig.tokens.values())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"name": "x"},
+        {"name": "", "roles": ["viewer"]},
+        {"name": "x", "roles": []},
+        {"name": "x", "roles": ["king"]},
+        {"name": "x", "roles": ["viewer"], "tenants": []},
+        {"name": "x", "roles": ["worker"], "tenants": ["acme"]},
+        {"name": "x", "roles": ["viewer"], "expires": "soon"},
+        {"name": "x", "roles": ["viewer"], "secrets": []},
+        {"name": "x", "roles": ["viewer"], "id": "0" * 16},
+    ],
+)
+async def test_what_cannot_be_a_token_is_refused(rig: Rig, body: object):
+    problem(await rig.call(ADMIN, "POST", "/v1/tokens", body), 422, "invalid_value")
