@@ -10,7 +10,9 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
 from headway.core.errors import InvariantBroken
+from headway.server.access.doorkeeper import Doorkeeper
 from headway.server.access.policy import policy_of
+from headway.server.alerts.start import start_alerts
 from headway.server.api_description import DESCRIPTION, describe
 from headway.server.chores import start_chores
 from headway.server.guards.access_log import AccessLog
@@ -18,9 +20,11 @@ from headway.server.guards.body_limit import BodyLimit
 from headway.server.guards.browsers import Browsers
 from headway.server.guards.headers import SafeHeaders
 from headway.server.guards.request_id import RequestId
+from headway.server.guards.unexpected import Unexpected
 from headway.server.metrics.request_metrics import CountRequests
 from headway.server.problem import tell_problems
-from headway.server.routes.catalogue import ROUTERS
+from headway.server.quick_way import QuickWay
+from headway.server.routes.catalogue import QUICK, ROUTERS
 from headway.server.service import Service
 from headway.server.system import System
 
@@ -54,16 +58,19 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
+    app.state.door = Doorkeeper(service.tokens, service.rates)
     for one in (*ROUTERS, *(router for system in systems for router in system.routers)):
         _refuse_open_doors(one)
         app.include_router(one)
     describe(app)
     tell_problems(app)
     # The last one added is the outermost.
+    app.add_middleware(QuickWay, routes=QUICK)
     app.add_middleware(
         BodyLimit, most=options.max_body, seconds=options.body_timeout_s, timing=service.timing
     )
     app.add_middleware(Browsers, hosts=options.hosts)
+    app.add_middleware(Unexpected)
     app.add_middleware(AccessLog, timing=service.timing)
     app.add_middleware(CountRequests, metrics=service.scrapes.requests, timing=service.timing)
     app.add_middleware(SafeHeaders)
@@ -90,6 +97,7 @@ async def alive(service: Service, systems: Sequence[System] = ()) -> AsyncGenera
         service.spawn(service.tokens.note_uses(), "uses of tokens")
         if service.options.chores:
             start_chores(service)
+            start_alerts(service)
         yield
     finally:
         await service.close()

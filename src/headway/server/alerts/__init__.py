@@ -1,0 +1,1 @@
+"""Alerts: small rules over facts, told to people, each no more often than they can bear."""

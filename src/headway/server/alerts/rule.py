@@ -1,0 +1,66 @@
+"""A rule: what it looks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headway.server.alerts.alert import Severity
+from headway.server.alerts.facts import Facts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """Something that is wrong now.
+
+    Attributes:
+        subject: what it is about; one that is not found any more has healed.
+        text: one sentence with the facts.
+    """
+
+    subject: str
+    text: str
+
+
+class Rule(Protocol):
+    """Looks for one thing that may be wrong.
+
+    Attributes:
+        name: of the rule, and of its runbook.
+        severity: of what it finds.
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the rule, and of its runbook."""
+        ...
+
+    @property
+    def severity(self) -> Severity:
+        """Of what it finds."""
+        ...
+
+    def look(self, facts: Facts) -> Sequence[Finding] | None:
+        """What is wrong now; None where that cannot be told."""
+        ...
+
+
+class Lasting:
+    """Since when something has been so, for rules that wait before they speak."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, int] = {}
+
+    def note(self, subjects: Sequence[str], at: int) -> dict[str, int]:
+        """Says for how long each has been so.
+
+        Args:
+            subjects: of which it is so now; others are forgotten.
+            at: now, in ms.
+
+        Returns:
+            The ms since it was first seen to be so, by subject.
+        """
+        self._since = {subject: self._since.get(subject, at) for subject in subjects}
+        return {subject: at - since for subject, since in self._since.items()}

@@ -1,0 +1,443 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+import headway as hw
+from headway.contract.claims import BeatRequest, ClaimRequest
+from headway.contract.definitions import CloseGate, DefineRequest
+from headway.contract.outcomes import Died, SettleRequest
+from headway.runtime.timing import Timing
+from headway.server.alerts.alert import AGAIN_MS, Alert, Severity
+from headway.server.alerts.apprise_sink import MOST_WAITING, AppriseSink
+from headway.server.alerts.catalogue import rules
+from headway.server.alerts.facts import Facts
+from headway.server.alerts.rule import Finding
+from headway.server.alerts.rules.horizon import Horizon
+from headway.server.alerts.rules.no_worker import NoWorker
+from headway.server.alerts.settings import AlertSettings, read_alert_settings
+from headway.server.alerts.start import start_alerts
+from headway.server.alerts.throttle import CALM_MS, Throttle
+from headway.server.alerts.watch import Watch
+from headway.server.options import ServerOptions
+from headway.server.overview import look_over
+from headway.server.service import Service
+from headway.stores import open_store
+from headway.testing.clock import FakeClock
+from headway.testing.faulty import Fault, FaultyStore
+from tests.server.rig import serving
+
+# apprise loads its services when the first address is added, and one of them imports this.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+
+LIMIT_S = 20
+MINUTE = 60_000
+
+
+class Hand(Timing):
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Told:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.alerts: list[Alert] = []
+
+    def tell(self, alert: Alert) -> None:
+        self.alerts.append(alert)
+
+    def close(self) -> None: ...
+
+    def take(self) -> list[tuple[str, str, bool]]:
+        taken, self.alerts = self.alerts, []
+        return [(one.rule, one.subject, one.healed) for one in taken]
+
+
+class World:
+    """A store, a watch over it, and a clock for both."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = FakeClock()
+        self.store = FaultyStore(open_store("memory://", clock=self.clock))
+        self.app = hw.App(store=self.store)
+        self.timing = Hand()
+        self.settings = AlertSettings(**settings)
+        self.told = Told()
+        self.watch = self.another(self.told)
+
+    def another(self, told: Told) -> Watch:
+        return Watch(
+            self.store,
+            self.timing,
+            rules=lambda: rules(self.settings),
+            throttle=Throttle(self.settings.runbooks),
+            sinks=[told],
+            each_ms=self.settings.each_ms,
+        )
+
+    def pass_by(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timing.now += ms / 1000
+
+    async def look(self, after_ms: int = 0) -> list[tuple[str, str, bool]]:
+        self.pass_by(after_ms)
+        await self.watch.look()
+        return self.told.take()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    await made.store.inner.close()
+
+
+# ------------------------------------------------------------------------------------- rules
+
+
+async def test_a_lane_with_due_jobs_and_no_worker_alerts_after_a_minute_and_heals(world: World):
+    await world.app.send_async("noop", lane="calls")
+    assert await world.look() == []
+    assert await world.look(59_000) == []
+    assert await world.look(1_000) == [("no_worker", "calls", False)]
+    await world.store.beat(BeatRequest(worker="w", lanes=("calls",), lease_ms=10 * MINUTE))
+    assert await world.look() == []
+    assert await world.look(CALM_MS) == [("no_worker", "calls", True)]
+
+
+async def test_a_paused_lane_and_one_whose_jobs_are_not_due_want_no_worker(world: World):
+    await world.app.send_async("noop", lane="paused")
+    await world.app.send_async("noop", lane="later", due="2100-01-01T00:00Z")
+    await world.store.define(
+        DefineRequest(items=(CloseGate(name="lane:paused", reason="x"),), author="t")
+    )
+    await world.look()
+    assert await world.look(10 * MINUTE) == []
+
+
+async def test_new_dead_jobs_of_a_lane_alert_and_old_ones_do_not(world: World):
+    async def die(request: int) -> None:
+        await world.app.send_async("noop", lane="calls")
+        asked = ClaimRequest(worker="w", request=request, lanes=(("calls", 1),), lease_ms=MINUTE)
+        (job,) = (await world.store.claim(asked)).jobs
+        await world.store.settle(
+            SettleRequest(worker="w", outcomes=(Died(job.id, job.run, reason="bad number"),))
+        )
+
+    await die(1)
+    assert await world.look() == []
+    await die(2)
+    await world.watch.look()
+    (alert,) = world.told.alerts
+    assert (alert.rule, alert.subject, alert.severity) == ("dead_jobs", "calls", Severity.P2)
+    assert alert.text == "1 job of the lane calls died within 15m; it holds 2 dead ones"
+    assert alert.runbook == "docs/how-to/observe.md#dead_jobs"
+    world.told.take()
+    assert await world.look(world.settings.dead_jobs_within_ms) == [("dead_jobs", "calls", False)]
+    await world.look(1)
+    assert await world.look(CALM_MS) == [("dead_jobs", "calls", True)]
+
+
+async def test_a_lane_that_misses_its_target_alerts_with_what_it_lacks(world: World):
+    world.app.lane("calls", target="5s")
+    await world.store.beat(BeatRequest(worker="w", lanes=("calls",), lease_ms=60 * MINUTE))
+    await world.app.send_async("noop", lane="calls")
+    assert await world.look(6_000) == []
+    await world.look(MINUTE - 1)
+    world.pass_by(1)
+    await world.watch.look()
+    (alert,) = world.told.alerts
+    assert (alert.rule, alert.subject) == ("lane_latency", "calls")
+    assert "target of 5s" in alert.text
+    assert "nothing but a free handler" in alert.text
+
+
+async def test_a_store_that_is_away_alerts_though_nothing_can_be_read(world: World):
+    async def away(after_ms: int) -> list[tuple[str, str, bool]]:
+        world.store.plan(Fault.REFUSE)
+        return await world.look(after_ms)
+
+    await world.app.send_async("noop", lane="calls")
+    await world.look()
+    assert await away(14_000) == []
+    assert await away(1_000) == [("store_away", "store", False)]
+    assert await away(4 * MINUTE) == []
+    assert await away(1 * MINUTE) == [("store_away", "store", False)]
+    assert ("store_away", "store", True) not in await world.look(1)
+    assert ("store_away", "store", True) in await world.look(CALM_MS)
+
+
+async def test_hours_that_nobody_extends_alert(world: World):
+    hours = hw.Hours("office", "09:00-18:00", tz="UTC")
+
+    @world.app.job(gates=[hours])
+    async def work(job: hw.Job) -> None: ...
+
+    await world.app.send_async(work)
+    overview = await look_over(world.store)
+    (gate,) = [one for one in overview.gates if one.name == "office"]
+    assert gate.horizon_at is not None
+    rule, facts = Horizon(3 * 86_400_000), Facts(at=0, overview=overview)
+    assert rule.look(facts) == []
+    for left, text in ((3_600_000, "for 1h only"), (-1, "it is closed")):
+        near = replace(gate, horizon_at=overview.stats.now + left)
+        (found,) = rule.look(Facts(at=0, overview=replace(overview, gates=(near,)))) or ()
+        assert found.subject == "office"
+        assert text in found.text
+
+
+async def test_a_rule_that_fails_silences_no_other(world: World, caplog: pytest.LogCaptureFixture):
+    class Wrong:
+        name = "wrong"
+        severity = Severity.P3
+
+        def look(self, facts: Facts) -> Sequence[Finding]:
+            raise ZeroDivisionError
+
+    await world.app.send_async("noop", lane="calls")
+    world.watch._rules = [Wrong(), NoWorker(0)]
+    assert await world.look() == [("no_worker", "calls", False)]
+    assert "the rule wrong failed" in caplog.text
+
+
+# ------------------------------------------------------------------------------ who alerts
+
+
+async def test_of_all_servers_only_the_one_that_leads_alerts_and_another_takes_over(world: World):
+    told = Told()
+    other = world.another(told)
+    await world.app.send_async("noop", lane="calls")
+    for _ in range(2):
+        await world.watch.look()
+        await other.look()
+        world.pass_by(MINUTE // 2)
+    await world.watch.look()
+    await other.look()
+    assert (world.told.take(), told.take()) == ([("no_worker", "calls", False)], [])
+    # The first one dies; the second learns it when the term is over, and waits its minute.
+    for _ in range(5):
+        world.pass_by(MINUTE // 2)
+        await other.look()
+    assert told.take() == [("no_worker", "calls", False)]
+
+
+async def test_a_store_that_is_away_is_told_by_the_others_too_if_they_wait_longer(world: World):
+    told = Told()
+    other = world.another(told)
+    await world.watch.look()
+    await other.look()
+    for _ in range(4):
+        world.pass_by(10_000)
+        world.store.plan(Fault.REFUSE)
+        await other.look()
+    assert told.take() == []
+    world.pass_by(5_000)
+    world.store.plan(Fault.REFUSE)
+    await other.look()
+    assert told.take() == [("store_away", "store", False)]
+
+
+# ---------------------------------------------------------------------------------- throttle
+
+
+def finding(subject: str = "a") -> Finding:
+    return Finding(subject=subject, text=f"{subject} is wrong")
+
+
+@pytest.mark.parametrize(
+    ("severity", "minutes"),
+    [(Severity.P0, 5), (Severity.P1, 30), (Severity.P2, 15), (Severity.P3, 15)],
+)
+def test_what_stands_is_told_again_by_its_severity_and_subject(severity: Severity, minutes: int):
+    rule = NoWorker(0)
+    rule.severity = severity
+    throttle = Throttle("page")
+    again = minutes * MINUTE
+    assert AGAIN_MS[severity] == again
+    assert len(throttle.tell(rule, [finding()], 0)) == 1
+    assert throttle.tell(rule, [finding()], again - 1) == []
+    assert len(throttle.tell(rule, [finding(), finding("b")], again - 1)) == 1
+    (told,) = throttle.tell(rule, [finding(), finding("b")], again)
+    assert told.subject == "a"
+
+
+def test_what_has_healed_is_told_anew_at_once_and_what_flickers_is_not():
+    rule, throttle = NoWorker(0), Throttle("page")
+    throttle.tell(rule, [finding()], 0)
+    assert throttle.tell(rule, [], 1_000) == []
+    assert throttle.tell(rule, [finding()], 2_000) == []
+    assert throttle.tell(rule, [], 3_000) == []
+    assert throttle.tell(rule, [], 3_000 + CALM_MS - 1) == []
+    (healed,) = throttle.tell(rule, [], 3_000 + CALM_MS)
+    assert (healed.healed, healed.text) == (True, "over: a is wrong")
+    (told,) = throttle.tell(rule, [finding()], 4_000 + CALM_MS)
+    assert not told.healed
+
+
+def test_one_rule_tells_of_no_more_than_so_many_subjects_at_once():
+    throttle = Throttle("page")
+    findings = [finding(str(number)) for number in range(1_000)]
+    assert len(throttle.tell(NoWorker(0), findings, 0)) == 50
+
+
+# ------------------------------------------------------------------------------------- sinks
+
+
+class Receiver(ThreadingHTTPServer):
+    """A service that is told by apprise's json:// scheme."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Taking)
+        self.got: list[dict[str, Any]] = []
+        self.came = threading.Condition()
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.status = 200
+
+    @property
+    def url(self) -> str:
+        return f"json://user:hunter2@127.0.0.1:{self.server_port}/hook"
+
+    def wait(self, holds: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
+        with self.came:
+            assert self.came.wait_for(lambda: holds(self.got), LIMIT_S), self.got
+            return list(self.got)
+
+
+class _Taking(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.came:
+            self.server.got.append(body)
+            self.server.came.notify_all()
+        self.server.may_answer.wait(LIMIT_S)
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    server = Receiver()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.may_answer.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def alert(subject: str = "calls") -> Alert:
+    return Alert(
+        rule="no_worker",
+        severity=Severity.P1,
+        subject=subject,
+        text="no worker serves the lane <b>calls</b>",
+        runbook="https://runbooks/x#no_worker",
+    )
+
+
+def test_an_alert_is_sent_through_apprise(receiver: Receiver):
+    sink = AppriseSink(receiver.url, "alerts.urls: address 1")
+    sink.tell(alert())
+    (got,) = receiver.wait(bool)
+    sink.close()
+    assert got["title"] == "[P1] no_worker: calls"
+    assert "https://runbooks/x#no_worker" in got["message"]
+    assert got["type"] == "failure"
+
+
+def test_a_service_that_hangs_holds_up_nobody_and_too_many_alerts_are_given_up(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+):
+    receiver.may_answer.clear()
+    sink = AppriseSink(receiver.url, "alerts.urls: address 1")
+    sink.tell(alert())
+    receiver.wait(bool)
+    for number in range(MOST_WAITING + 5):
+        sink.tell(alert(str(number)))
+    assert caplog.text.count("is too slow") == 5
+    sink.close()
+    receiver.may_answer.set()
+    sink._thread.join(LIMIT_S)
+    assert not sink._thread.is_alive()
+
+
+def test_a_service_that_refuses_is_logged_without_its_address(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.DEBUG)
+    receiver.status = 500
+    sink = AppriseSink(receiver.url, "alerts.urls: address 1")
+    sink.tell(alert())
+    receiver.wait(bool)
+    sink._waiting.put(None)
+    sink._thread.join(LIMIT_S)
+    assert "address 1 did not take an alert of no_worker" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+async def test_a_server_alerts_those_whom_its_settings_name(receiver: Receiver):
+    alerts = {"urls": [receiver.url], "each": "100ms", "no_worker_for": "1ms"}
+    async with serving(chores=True, alerts=alerts) as rig:
+        await rig.send(lane="calls")
+        (got,) = await asyncio.to_thread(receiver.wait, bool)
+        assert got["title"] == "[P1] no_worker: calls"
+
+
+# ---------------------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"url": ["json://x"]}, "no setting 'url'"),
+        ({"urls": "json://secret"}, "alerts.urls is no list"),
+        ({"each": "1ms"}, "alerts.each is 1 ms"),
+        ({"no_worker_for": "soon"}, "alerts.no_worker_for"),
+        ({"dead_jobs_more_than": -1}, "alerts.dead_jobs_more_than is -1"),
+        ({"runbooks": 5}, "alerts.runbooks is no text"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_their_key(given: Any, message: str):
+    with pytest.raises(hw.InvalidValue, match=message) as raised:
+        read_alert_settings(given)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_rule_can_be_switched_off_if_there_is_one_of_that_name():
+    names = [rule.name for rule in rules(AlertSettings(off=frozenset({"dead_jobs"})))]
+    assert names == ["store_away", "no_worker", "lane_latency", "horizon"]
+    with pytest.raises(hw.InvalidValue, match="no rule 'dead'"):
+        rules(AlertSettings(off=frozenset({"dead"})))
+
+
+async def test_an_address_that_apprise_does_not_know_is_refused_and_not_told():
+    store = open_store("memory://")
+    service = Service(store, ServerOptions(alerts={"urls": ["nothing://hunter2"]}))
+    with pytest.raises(hw.InvalidValue, match="address 1 is no address") as raised:
+        start_alerts(service)
+    assert "hunter2" not in str(raised.value)
+    await service.close()
+    await store.close()
