@@ -130,7 +130,7 @@ def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("%s: %s", type(error).__name__, error, exc_info=error)
-        return _unexpected(request)
+        return unexpected(request)
     return problem(
         status,
         code=error.code,
@@ -142,32 +142,30 @@ def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
     )
 
 
+def answer_error(request: Request, error: Exception) -> Response | None:
+    """The reply for an error that a route may raise; None for one that nobody expected."""
+    match error:
+        case HeadwayError():
+            return problem_of(error, request)
+        case RequestValidationError():
+            return _refused(request, error.errors())
+        case HTTPException():
+            return _plain(request, error)
+        case _:
+            return None
+
+
 def tell_problems(app: FastAPI) -> None:
     """Makes an app answer every error with a problem."""
 
-    async def of_tree(request: Request, error: Exception) -> Response:
-        if not isinstance(error, HeadwayError):
+    async def tell(request: Request, error: Exception) -> Response:
+        told = answer_error(request, error)
+        if told is None:
             raise error
-        return problem_of(error, request)
+        return told
 
-    async def of_body(request: Request, error: Exception) -> Response:
-        if not isinstance(error, RequestValidationError):
-            raise error
-        return _refused(request, error.errors())
-
-    async def of_http(request: Request, error: Exception) -> Response:
-        if not isinstance(error, HTTPException):
-            raise error
-        return _plain(request, error)
-
-    async def of_bug(request: Request, error: Exception) -> Response:
-        del error  # it is logged by the server, with its trace
-        return _unexpected(request)
-
-    app.add_exception_handler(HeadwayError, of_tree)
-    app.add_exception_handler(RequestValidationError, of_body)
-    app.add_exception_handler(HTTPException, of_http)
-    app.add_exception_handler(Exception, of_bug)
+    for kind in (HeadwayError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, tell)
 
 
 def _refused(request: Request, errors: Sequence[Mapping[str, object]]) -> Response:
@@ -212,7 +210,8 @@ def _plain(request: Request, error: HTTPException) -> Response:
     return problem(status, code=code, detail=detail, request=request, headers=error.headers)
 
 
-def _unexpected(request: Request | None) -> Response:
+def unexpected(request: Request | None) -> Response:
+    """The reply where something is wrong with the server itself; tells nothing of it."""
     return problem(
         500,
         code="bug",

@@ -9,10 +9,9 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 
-from headway.core.errors import Unauthenticated
 from headway.server.access.caller import ANYBODY, Caller
+from headway.server.access.doorkeeper import Doorkeeper
 from headway.server.access.permissions import Permission
-from headway.server.service import Service
 
 
 class Policy:
@@ -40,15 +39,9 @@ class Policy:
         if self.permission is None:
             request.state.caller = ANYBODY
             return
-        service = cast("Service", request.app.state.service)
-        text = _token(request)
-        caller = await service.tokens.caller(text)
-        if caller is None:
-            message = "no token was given" if text is None else "the token is not known, or over"
-            raise Unauthenticated(message, hint="send Authorization: Bearer hw_…")
-        request.state.caller = caller
-        caller.check(self.permission)
-        service.rates.take(caller.id, caller.name)
+        door = cast("Doorkeeper", request.app.state.door)
+        authorization = request.headers.get("authorization")
+        request.state.caller = await door.admit(authorization, self.permission)
 
 
 class Guarded(Policy, SecurityBase):
@@ -56,11 +49,6 @@ class Guarded(Policy, SecurityBase):
 
     scheme_name = "HTTPBearer"
     model = HTTPBearer(description="A token made by `headway token create`.")
-
-
-def _token(request: Request) -> str | None:
-    scheme, _, text = request.headers.get("authorization", "").partition(" ")
-    return text.strip() if scheme.lower() == "bearer" else None
 
 
 def needs(permission: Permission) -> Any:  # noqa: ANN401  (FastAPI's own marker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 
 from headway.server.routes import (
     claims,
@@ -42,3 +43,15 @@ ROUTERS: tuple[APIRouter, ...] = (
     health.ROUTES,
 )
 """Each resource's router; a system brings its own besides."""
+
+_MOST_CALLED = {"/v1/jobs", "/v1/claims", "/v1/settlements", "/v1/leases"}
+
+QUICK: tuple[APIRoute, ...] = tuple(
+    route
+    for one in ROUTERS
+    for route in one.routes
+    if isinstance(route, APIRoute)
+    and route.path in _MOST_CALLED
+    and "POST" in (route.methods or ())
+)
+"""What is called so often that the usual way is too long for it."""
