@@ -1,9 +1,9 @@
-"""A step: what is asked was mostly read ahead, what is written goes with the commit."""
+"""A step: how it begins, what it learns of the store then, and how it ends."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from psycopg.pq import TransactionStatus
@@ -11,6 +11,7 @@ from psycopg.pq import TransactionStatus
 from headway.core.errors import InvalidValue, SchemaMismatch
 from headway.stores.ledger.sights import Sight
 from headway.stores.postgres.arrays import Numbers
+from headway.stores.postgres.asking import Asking
 from headway.stores.postgres.bookkeeping import (
     CLOCK,
     COUNT,
@@ -23,7 +24,6 @@ from headway.stores.postgres.bookkeeping import (
 )
 from headway.stores.postgres.connection import setting
 from headway.stores.postgres.done import Done, Speech
-from headway.stores.postgres.known import Known
 from headway.stores.postgres.link import SYNC, Link, Sent
 from headway.stores.postgres.mode import Mode, NeedsMore
 from headway.stores.postgres.numbers import (
@@ -40,7 +40,7 @@ from headway.stores.postgres.numbers import (
 )
 from headway.stores.postgres.schema import latest
 from headway.stores.postgres.shared import Habit, Shared
-from headway.stores.postgres.statement import Ask, Asked, Rows, Tell
+from headway.stores.postgres.statement import Asked, Rows
 
 LAG_MS = 1_000
 """By how much the high-water mark may stay behind what an enqueue used."""
@@ -53,7 +53,7 @@ def lock_key(namespace: str) -> int:
     return 0x4864_7779 << 32 | zlib.crc32(namespace.encode())
 
 
-class Session(Known):
+class Session(Asking):
     """One connection, a step at a time.
 
     Args:
@@ -67,35 +67,19 @@ class Session(Known):
     """
 
     def __init__(self, shared: Shared, link: Callable[[], Link], speech: Speech) -> None:
-        super().__init__()
-        self.shared = shared
+        super().__init__(shared, link)
         self.registry = shared.registry
         self.flows, self.policies = self.registry.flows, self.registry.policies
         self.lanes, self.words = self.registry.lanes, self.registry.words
         self.now = 0
         self.patient = False
-        self.mode = Mode.READ
-        self._connect = link
-        self._link: Link | None = None
+        self._kind: object = None
         self._speech = speech
         self._turns = 0
         self._lock = lock_key(shared.options.namespace)
         # Behind a pooler each step may have another connection, with the settings of anybody.
         pooled = shared.options.pooled
         self._settings = setting(shared.options, local=True) if pooled else ""
-        self._clean()
-
-    def _clean(self) -> None:
-        self.forget_step()
-        self._facts: dict[int, int] = {}
-        self._changed: dict[int, int] = {}
-        self._counts: dict[int, int] = {}
-        self._queue: list[Sent] = []
-        self._answers: dict[Asked, Rows] = {}
-        self._given: dict[Ask, tuple[tuple[Any, ...], Rows]] = {}
-        self._used: dict[Asked, None] = {}
-        self._wrote = False
-        self._kind: object = None
 
     # A step
 
@@ -115,7 +99,7 @@ class Session(Known):
             psycopg.Error: the connection broke, or the turn did not come in time.
             SchemaMismatch: this program cannot work on the schema any more.
         """
-        self._clean()
+        self.forget_step()
         self.mode, self._kind = mode, kind
         self._look_at_link()
         time = self.shared.time
@@ -217,112 +201,6 @@ class Session(Known):
         told = self.fetch(f"SELECT {CLOCK}", ())
         return max(0, self.now - told[0][0])
 
-    def _look_at_link(self) -> None:
-        """Opens another connection where the server has hung up while nothing was under way."""
-        if self._link is not None and not self._link.alive():
-            self.drop()
-            self.shared.forget()
-
-    @property
-    def link(self) -> Link:
-        """The connection, opened if need be."""
-        link = self._link
-        if link is None:
-            link = self._link = self._connect()
-        return link
-
-    # Numbers
-
-    def number(self, key: int) -> int:
-        """One of the store's own numbers; 0 where none was ever written."""
-        found = self._changed.get(key)
-        return self._facts.get(key, 0) if found is None else found
-
-    def put(self, key: int, n: int) -> None:
-        """Sets one of the store's own numbers; only with the turn."""
-        self.need_turn()
-        self._changed[key] = n
-        self._wrote = True
-
-    def count(self, key: int, n: int) -> None:
-        """Adds to a number that many add to."""
-        self._counts[key] = self._counts.get(key, 0) + n
-
-    # Asking and telling
-
-    def ask(self, ask: Ask, *bound: Any) -> Rows:  # noqa: ANN401  (what the statement is bound to)
-        """The rows that answer a question, as of now and of what this step wrote."""
-        if not ask.ahead:
-            given = self._given.get(ask)
-            if given is not None and given[0] == bound:
-                return given[1]
-            return self.fetch(ask.text, bound)
-        key = (ask, bound)
-        self._used[key] = None
-        found = self._answers.get(key)
-        if found is None:
-            found = self._answers[key] = self.fetch(ask.text, bound)
-        return found
-
-    def know_empty(self, asked: Iterable[Asked]) -> None:
-        """To these questions there is no answer, as was found out in another way."""
-        self._answers.update((one, Rows()) for one in asked)
-
-    def fetch(self, text: str, bound: tuple[Any, ...]) -> Rows:
-        """Sends a question, with what was written so far.
-
-        Raises:
-            NeedsMore: the step asks nothing, or no more.
-        """
-        if self.mode is Mode.BLIND or self.mode is Mode.PEEK:
-            raise NeedsMore
-        batch, self._queue = self._queue, []
-        batch.append((text, bound))
-        return self.link.run(batch)[-1]
-
-    def fetch_all(self, batch: Sequence[Sent]) -> list[Rows]:
-        """Sends several questions in one trip, with what was written so far.
-
-        Raises:
-            NeedsMore: the step asks nothing, or no more.
-        """
-        if self.mode is Mode.BLIND or self.mode is Mode.PEEK:
-            raise NeedsMore
-        queued, self._queue = self._queue, []
-        return self.link.run([*queued, *batch])[len(queued) :]
-
-    def tell(self, tell: Tell, *bound: Any) -> None:  # noqa: ANN401  (what it is bound to)
-        """Writes something; it is sent with the next question, or with the commit."""
-        self._writes(tell)
-        self._queue.append((tell.text, bound))
-
-    def do(self, tell: Tell, *bound: Any) -> Rows:  # noqa: ANN401  (what it is bound to)
-        """Writes something now, for what it returns."""
-        self._writes(tell)
-        return self.fetch(tell.text, bound)
-
-    def _writes(self, tell: Tell) -> None:
-        if self.mode in {Mode.PEEK, Mode.READ} or (self.mode is Mode.SHARED and not tell.shared):
-            raise NeedsMore
-        self._wrote = True
-        self.alone = self.alone or not tell.shared
-        changes = tell.changes
-        if changes and self._answers:
-            for key in [key for key in self._answers if key[0].of & changes]:
-                del self._answers[key]
-        if changes and self._given:
-            for ask in [ask for ask in self._given if ask.of & changes]:
-                del self._given[ask]
-
-    def need_turn(self) -> None:
-        """Lets a step pass that decides alone.
-
-        Raises:
-            NeedsMore: others may decide meanwhile.
-        """
-        if self.mode is not Mode.TURN:
-            raise NeedsMore
-
     # Its end
 
     def commit(self) -> Done:
@@ -416,12 +294,6 @@ class Session(Known):
             )
         elif link.connection.info.transaction_status is not TransactionStatus.IDLE:
             link.run([("ROLLBACK", ())])
-
-    def drop(self) -> None:
-        """Lets go of the connection; the next step opens another."""
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
 
 
 def _pair(numbers: dict[int, int]) -> tuple[Numbers, Numbers]:

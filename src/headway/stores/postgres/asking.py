@@ -1,0 +1,158 @@
+"""What a step asks and writes: read ahead, asked in one trip, or sent with the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from headway.stores.postgres.known import Known
+from headway.stores.postgres.link import Link, Sent
+from headway.stores.postgres.mode import Mode, NeedsMore
+from headway.stores.postgres.shared import Shared
+from headway.stores.postgres.statement import Ask, Asked, Rows, Tell
+
+
+class Asking(Known):
+    """One connection, what was asked over it in a step, and what waits to be written.
+
+    Args:
+        shared: with the store's other sessions.
+        link: opens the connection.
+
+    Attributes:
+        shared: as given.
+        mode: of the step.
+    """
+
+    def __init__(self, shared: Shared, link: Callable[[], Link]) -> None:
+        super().__init__()
+        self.shared = shared
+        self.mode = Mode.READ
+        self._connect = link
+        self._link: Link | None = None
+
+    def forget_step(self) -> None:
+        """Another step begins, of which nothing is known, asked or written."""
+        super().forget_step()
+        self._facts: dict[int, int] = {}
+        self._changed: dict[int, int] = {}
+        self._counts: dict[int, int] = {}
+        self._queue: list[Sent] = []
+        self._answers: dict[Asked, Rows] = {}
+        self._given: dict[Ask, tuple[tuple[Any, ...], Rows]] = {}
+        self._used: dict[Asked, None] = {}
+        self._wrote = False
+
+    # The connection
+
+    @property
+    def link(self) -> Link:
+        """The connection, opened if need be."""
+        link = self._link
+        if link is None:
+            link = self._link = self._connect()
+        return link
+
+    def drop(self) -> None:
+        """Lets go of the connection; the next step opens another."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def _look_at_link(self) -> None:
+        """Opens another connection where the server has hung up while nothing was under way."""
+        if self._link is not None and not self._link.alive():
+            self.drop()
+            self.shared.forget()
+
+    # Numbers
+
+    def number(self, key: int) -> int:
+        """One of the store's own numbers; 0 where none was ever written."""
+        found = self._changed.get(key)
+        return self._facts.get(key, 0) if found is None else found
+
+    def put(self, key: int, n: int) -> None:
+        """Sets one of the store's own numbers; only with the turn."""
+        self.need_turn()
+        self._changed[key] = n
+        self._wrote = True
+
+    def count(self, key: int, n: int) -> None:
+        """Adds to a number that many add to."""
+        self._counts[key] = self._counts.get(key, 0) + n
+
+    # Asking and telling
+
+    def ask(self, ask: Ask, *bound: Any) -> Rows:  # noqa: ANN401  (what the statement is bound to)
+        """The rows that answer a question, as of now and of what this step wrote."""
+        if not ask.ahead:
+            given = self._given.get(ask)
+            if given is not None and given[0] == bound:
+                return given[1]
+            return self.fetch(ask.text, bound)
+        key = (ask, bound)
+        self._used[key] = None
+        found = self._answers.get(key)
+        if found is None:
+            found = self._answers[key] = self.fetch(ask.text, bound)
+        return found
+
+    def know_empty(self, asked: Iterable[Asked]) -> None:
+        """To these questions there is no answer, as was found out in another way."""
+        self._answers.update((one, Rows()) for one in asked)
+
+    def fetch(self, text: str, bound: tuple[Any, ...]) -> Rows:
+        """Sends a question, with what was written so far.
+
+        Raises:
+            NeedsMore: the step asks nothing, or no more.
+        """
+        if self.mode is Mode.BLIND or self.mode is Mode.PEEK:
+            raise NeedsMore
+        batch, self._queue = self._queue, []
+        batch.append((text, bound))
+        return self.link.run(batch)[-1]
+
+    def fetch_all(self, batch: Sequence[Sent]) -> list[Rows]:
+        """Sends several questions in one trip, with what was written so far.
+
+        Raises:
+            NeedsMore: the step asks nothing, or no more.
+        """
+        if self.mode is Mode.BLIND or self.mode is Mode.PEEK:
+            raise NeedsMore
+        queued, self._queue = self._queue, []
+        return self.link.run([*queued, *batch])[len(queued) :]
+
+    def tell(self, tell: Tell, *bound: Any) -> None:  # noqa: ANN401  (what it is bound to)
+        """Writes something; it is sent with the next question, or with the commit."""
+        self._writes(tell)
+        self._queue.append((tell.text, bound))
+
+    def do(self, tell: Tell, *bound: Any) -> Rows:  # noqa: ANN401  (what it is bound to)
+        """Writes something now, for what it returns."""
+        self._writes(tell)
+        return self.fetch(tell.text, bound)
+
+    def _writes(self, tell: Tell) -> None:
+        if self.mode in {Mode.PEEK, Mode.READ} or (self.mode is Mode.SHARED and not tell.shared):
+            raise NeedsMore
+        self._wrote = True
+        self.alone = self.alone or not tell.shared
+        changes = tell.changes
+        if changes and self._answers:
+            for key in [key for key in self._answers if key[0].of & changes]:
+                del self._answers[key]
+        if changes and self._given:
+            for ask in [ask for ask in self._given if ask.of & changes]:
+                del self._given[ask]
+
+    def need_turn(self) -> None:
+        """Lets a step pass that decides alone.
+
+        Raises:
+            NeedsMore: others may decide meanwhile.
+        """
+        if self.mode is not Mode.TURN:
+            raise NeedsMore
