@@ -23,13 +23,16 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
+from psycopg import AsyncConnection
 
 import headway as hw
 from headway.contract.inserting import InsertsWithin
+from headway.contract.mending import Mendable
 from headway.runtime.tracing.sampling import JobRatio, ratio_of
 from headway.runtime.tracing.trace import trace
 from headway.stores import open_store
 from tests.runtime.watched import WatchedStore, working
+from tests.servers.stores import EVERYWHERE, NewUrl
 
 
 class Spans:
@@ -305,16 +308,32 @@ async def test_an_app_whose_store_is_open_cannot_be_traced_any_more(spans: Spans
             trace(app, spans.provider)
 
 
-async def test_a_traced_store_still_inserts_within_its_callers_transaction(spans: Spans):
-    class Inserting(WatchedStore):
-        def enqueue_within(self, connection: Any, jobs: Any) -> Any: ...
-        async def enqueue_within_async(self, connection: Any, jobs: Any) -> Any: ...
-        def wake(self, lanes: Any) -> Any: ...
-
-    for kind in (Inserting, WatchedStore):
-        app = hw.App(store=kind(open_store("memory://")))
+async def test_a_traced_store_can_do_all_that_the_store_can(
+    spans: Spans, new_url: NewUrl, tmp_path: Path
+):
+    for kind in EVERYWHERE:
+        store = open_store(new_url(kind))
+        app = hw.App(store=store)
         trace(app, spans.provider)
-        assert isinstance(app.store, InsertsWithin) is (kind is Inserting)
+        for door in (InsertsWithin, Mendable):
+            assert isinstance(app.store, door) is isinstance(store, door), (kind, door)
+        if isinstance(app.store, Mendable):
+            assert not await app.store.is_changed()
+        await store.close()
+
+
+async def test_a_job_of_a_callers_transaction_is_traced(spans: Spans, new_url: NewUrl):
+    url = new_url("postgresql")
+    app = hw.App(url)
+    trace(app, spans.provider)
+
+    @app.job()
+    async def work(job: hw.Job) -> None: ...
+
+    async with app, await AsyncConnection.connect(url.partition("?")[0]) as connection:
+        sent = await app.send_async(work, connection=connection)
+        await connection.commit()
+    assert len(spans.of(sent.id)["enqueue"]) == 1
 
 
 def test_a_program_that_is_not_traced_loads_nothing_of_opentelemetry():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
 from headway.contract.inserting import InsertsWithin
+from headway.contract.mending import Mendable
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
@@ -28,9 +29,15 @@ def traced_store(store: Store, recorder: Recorder) -> Store:
         store: does the work.
         recorder: is told of it.
     """
-    if isinstance(store, InsertsWithin):
-        return _TracedInserting(store, store, recorder)
-    return TracedStore(store, recorder)
+    # What else a store can do is asked by its class: the one around it must have as much.
+    kinds = tuple(
+        kind
+        for kind, door in ((_TracedInserting, InsertsWithin), (_TracedMendable, Mendable))
+        if isinstance(store, door)
+    )
+    if len(kinds) == 2:
+        return _TracedBoth(store, recorder)
+    return (kinds[0] if kinds else TracedStore)(store, recorder)
 
 
 class TracedStore:
@@ -121,14 +128,10 @@ class TracedStore:
 class _TracedInserting(TracedStore):
     """The same, where jobs come into being with their caller's transaction."""
 
-    def __init__(self, inner: Store, inserting: InsertsWithin, recorder: Recorder) -> None:
-        super().__init__(inner, recorder)
-        self._inserting = inserting
-
     def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """As the store, traced; also where the transaction is rolled back later."""
         began = now_ns()
-        replies = self._inserting.enqueue_within(connection, jobs)
+        replies = cast("InsertsWithin", self._inner).enqueue_within(connection, jobs)
         self._recorder.enqueued(jobs, replies, began)
         return replies
 
@@ -137,10 +140,31 @@ class _TracedInserting(TracedStore):
     ) -> list[Enqueued]:
         """As `enqueue_within`, also for connections that are awaited."""
         began = now_ns()
-        replies = await self._inserting.enqueue_within_async(connection, jobs)
+        inner = cast("InsertsWithin", self._inner)
+        replies = await inner.enqueue_within_async(connection, jobs)
         self._recorder.enqueued(jobs, replies, began)
         return replies
 
     def wake(self, lanes: Sequence[str]) -> None:
         """As the store."""
-        self._inserting.wake(lanes)
+        cast("InsertsWithin", self._inner).wake(lanes)
+
+
+class _TracedMendable(TracedStore):
+    """The same, where the store may come back as another or an older one."""
+
+    async def is_changed(self) -> bool:
+        """As the store."""
+        return await cast("Mendable", self._inner).is_changed()
+
+    async def new_epoch(self, author: str, reason: str) -> int:
+        """As the store."""
+        return await cast("Mendable", self._inner).new_epoch(author, reason)
+
+    async def reset_clock(self, author: str, reason: str) -> int:
+        """As the store."""
+        return await cast("Mendable", self._inner).reset_clock(author, reason)
+
+
+class _TracedBoth(_TracedInserting, _TracedMendable):
+    """The same, where a store can do both."""
