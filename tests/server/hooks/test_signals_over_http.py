@@ -145,6 +145,34 @@ async def test_what_is_no_signal_is_refused_and_writes_nothing(rig: Rig, body: A
     assert await applied(rig.store) == (0, 0)
 
 
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "x/y"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff\xfe",
+        b"event=%ff&note=x",
+        b"[" * 100_000,
+        b'{"a":' * 5_000,
+        b'{"event": "1", "note": "x", "body": NaN}',
+        b'{"event": "1", "note": "x", "body": 1e999}',
+        b'{"event": "1", "note": "\\ud800"}',
+        b"&".join(b"a%d=1" % place for place in range(2_000)),
+        b"note=x&note=y&event=1",
+        b"progress=1&extend=" + b"9" * 400,
+        b"final=retry&after=-1",
+    ],
+    ids=range(12),
+)
+async def test_no_body_makes_the_server_fail(rig: Rig, body: bytes, kind: str) -> None:
+    ref = await awaiting(rig.store)
+    for there in (url(rig, ref), f"{url(rig, ref)}&note=x&extend=%ff"):
+        reply = await rig.http.post(there, content=body, headers={"Content-Type": kind})
+        assert reply.status_code == 422
+        assert reply.headers["content-type"] == "application/problem+json"
+    assert await applied(rig.store) == (0, 0)
+
+
 @pytest.mark.parametrize("key", ["", "k" * 513, "a\0b"])
 async def test_what_can_be_no_key_is_refused(rig: Rig, key: str) -> None:
     reply = await rig.call(Role.ADMIN, "POST", path(key), {"event": "1", "note": "x"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -97,6 +97,15 @@ def test_a_signature_of_one_sort_is_not_taken_for_the_other() -> None:
     as_secret = sent.with_header("webhook-signature", signed.replace("v1a,", "v1,"))
     assert not accepted(as_public, SECRET, SIGNER.public_key)
     assert not accepted(as_secret, SECRET, SIGNER.public_key)
+
+
+def test_another_text_for_the_same_bytes_of_a_signature_refuses() -> None:
+    sent = SIGNER.sends(URL, SAID)
+    text = sent.header("webhook-signature")
+    alike = [text[:-3] + chr(ord(text[-3]) + 1) + "==", text + "\n", f"v1a,\n{text[4:]}"]
+    assert b64decode(alike[0][4:]) == b64decode(text[4:])
+    for one in alike:
+        assert not accepted(sent.with_header("webhook-signature", one), SIGNER.public_key)
 
 
 def test_moments_within_the_tolerance_are_accepted_and_others_refuse() -> None:

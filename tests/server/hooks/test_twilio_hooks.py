@@ -140,6 +140,15 @@ async def test_fields_cut_in_another_way_find_no_job(rig: Rig) -> None:
     assert (await seen(rig.store, ref)).state == "awaiting"
 
 
+@pytest.mark.parametrize("sid", ["CA1", f"{CALL}CallStatus", CALL[2:], "", f"{CALL}\n"])
+async def test_an_id_that_is_none_of_twilios_finds_no_job(rig: Rig, sid: str) -> None:
+    sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("completed", 3, sid))
+    assert (await post(rig.http, sent)).status_code == 204
+    if sid:
+        ref = await awaiting(rig.store, sid)
+        assert (await seen(rig.store, ref)).state == "awaiting"
+
+
 async def test_what_is_not_signed_is_refused_and_what_is_not_configured_is_not_there(
     rig: Rig,
 ) -> None:

@@ -66,8 +66,8 @@ def status_signals(form: Form, key: str | None = None) -> list[Signal]:
     ids = ("MessageSid", "SmsSid") if call is None else ("CallSid",)
     status, sid = _first(form, names), _first(form, ids)
     if status is None or sid is None or not _SID.fullmatch(sid):
-        # The fields are signed one behind the other without a mark between them: only an id of
-        # the right shape is sure to end where its field does.
+        # The fields are signed one behind the other without a mark between them: an id of another
+        # shape may have swallowed the next field's name.
         return []
     return table.get(status, _NOTE).signals(
         sid if key is None else key,
