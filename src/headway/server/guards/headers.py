@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from starlette.datastructures import MutableHeaders
+from collections.abc import Iterable
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-ALWAYS = {
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
-NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
+ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+NO_PAGE = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 
 
 class SafeHeaders:
@@ -27,11 +28,17 @@ class SafeHeaders:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in ALWAYS.items():
-                    headers.setdefault(name, value)
-                if not headers.get("content-type", "").startswith("text/html"):
-                    headers.setdefault("content-security-policy", NO_PAGE)
+                message["headers"] = _made_safe(message.get("headers", ()))
             await send(message)
 
         await self._app(scope, receive, with_headers)
+
+
+def _made_safe(given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of a reply, with those that it has not said otherwise."""
+    headers = list(given)
+    said = dict(headers)
+    headers += [one for one in ALWAYS if one[0] not in said]
+    if NO_PAGE[0] not in said and not said.get(b"content-type", b"").startswith(b"text/html"):
+        headers.append(NO_PAGE)
+    return headers

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 import structlog
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uuid_utils import uuid7
 
-HEADER = "x-request-id"
+HEADER = b"x-request-id"
 _USABLE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -24,7 +23,7 @@ class RequestId:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+        given = next((value for name, value in scope["headers"] if name == HEADER), b"")
         said = given.decode("latin-1")
         request_id = said if _USABLE.fullmatch(said) else str(uuid7())
         scope.setdefault("state", {})["request_id"] = request_id
@@ -32,7 +31,7 @@ class RequestId:
 
         async def with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[HEADER] = request_id
+                message["headers"] = [*message.get("headers", ()), (HEADER, request_id.encode())]
             await send(message)
 
         await self._app(scope, receive, with_id)
