@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import permutations
 
+import httpx
 import pytest
 
 from headway.contract.signals import Signal, SignalKind
+from headway.server.build import alive, build
 from headway.server.hooks.request import HookRequest
+from headway.server.options import ServerOptions
+from headway.server.run import Address, Listener
+from headway.server.service import Service
+from headway.stores import open_store
 from tests.server.hooks.outside import applied, awaiting, labels, post, post_all, seen
 from tests.server.hooks.senders import CALL, MESSAGE, TOKEN, call_status, from_twilio
 from tests.server.rig import Rig, serving
@@ -190,6 +197,28 @@ async def test_forwarded_headers_of_somebody_who_is_not_trusted_are_not_believed
     sent = from_twilio(f"{plain}/hooks/twilio", call_status("completed", 3))
     came = replace(sent, url=f"{rig.url}/hooks/twilio").with_header("X-Forwarded-Proto", "https")
     assert (await post(rig.http, came)).status_code == 401
+
+
+async def test_a_trusted_proxy_says_by_which_scheme_it_was_called() -> None:
+    store = open_store("memory://")
+    service = Service(store, ServerOptions(open_here=True, chores=False, hooks=HOOKS))
+    address = Address(port=0, trusted_proxies=("127.0.0.1",))
+    listener = Listener(build(service), address, on_stop=service.begin_stop)
+    async with alive(service), httpx.AsyncClient() as http:
+        running = asyncio.create_task(listener.run())
+        await listener.answers()
+        ref = await awaiting(store, CALL)
+        outside = f"{listener.url.replace('http:', 'https:')}/hooks/twilio"
+        sent = from_twilio(outside, call_status("completed", 3))
+        here = replace(sent, url=f"{listener.url}/hooks/twilio")
+        assert (await post(http, here)).status_code == 401
+        forwarded = here.with_header("X-Forwarded-Proto", "https")
+        misled = forwarded.with_header("X-Forwarded-Host", "evil.example")
+        assert (await post(http, misled)).status_code == 204
+        assert (await seen(store, ref)).state == "succeeded"
+        listener.stop()
+        await running
+    await store.close()
 
 
 async def test_a_system_may_read_a_providers_webhooks_in_its_own_way(rig: Rig) -> None:
