@@ -30,6 +30,7 @@ from headway.runtime.lanes import LaneOptions
 from headway.runtime.signals import SignalOptions
 from headway.runtime.sources.source import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
+from headway.server.metrics.families import FAMILIES
 from tests.docs.docstrings import items, summary
 from tests.docs.pages import ROOT
 
@@ -81,6 +82,15 @@ def settings() -> str:
             yield f"`{name}`", f"`{PREFIX}{name.upper()}`", default, field.description or ""
 
     return table(("key in headway.toml", "variable", "default", "meaning"), rows())
+
+
+def metrics() -> str:
+    """What Prometheus is told."""
+    rows = (
+        (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help)
+        for one in FAMILIES
+    )
+    return table(("metric", "kind", "labels", "meaning"), rows)
 
 
 def options(of: object, *, section: str = "Attributes", skip: tuple[str, ...] = ()) -> str:
@@ -168,6 +178,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "errors": errors,
     "moves": moves,
     "settings": settings,
+    "metrics": metrics,
     "JobOptions": lambda: options_of(JobOptions, read_options("", {"name": "name"}), skip=()),
     "LaneOptions": lambda: options(LaneOptions),
     "EntryOptions": lambda: options(EntryOptions),
@@ -179,7 +190,7 @@ TABLES: dict[str, Callable[[], str]] = {
         skip=("timing", "heartbeat", "before"),
     ),
     "make": lambda: options(hw.Kind.make, section="Args", skip=("arguments",)),
-    "App": lambda: members(hw.App, skip=("importers", "kinds", "move_to")),
+    "App": lambda: members(hw.App, skip=("importers", "kinds", "move_to", "observe")),
     "Kind": lambda: members(
         hw.Kind,
         skip=(

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -441,3 +442,10 @@ async def test_an_address_that_apprise_does_not_know_is_refused_and_not_told():
     assert "hunter2" not in str(raised.value)
     await service.close()
     await store.close()
+
+
+def test_every_rule_has_a_runbook_where_its_link_points_to():
+    page = Path(AlertSettings().runbooks)
+    headings = (Path(__file__).parents[2] / page).read_text("utf-8").splitlines()
+    for rule in rules(AlertSettings()):
+        assert f"### {rule.name}" in headings

@@ -99,7 +99,7 @@ TOTALS = {
     "parked": _counter("jobs_parked", "Times that a job was parked at a gate."),
     "fed": _counter("jobs_fed", "Times that a parked job was fed."),
     "folded": _counter("fires_folded", "Fires of the timetable folded into an earlier one."),
-    "signals": _counter("signals", "Signals heard."),
+    "signals": _counter("signals", "Signals that were applied, or came too late."),
     "late_signals": _counter("signals_late", "Signals that came too late."),
 }
 """The totals of the store since it was made, by their names there."""
