@@ -20,10 +20,12 @@ from tests.torture.faults import fail_again_and_again
 from tests.torture.flag import stop
 from tests.torture.kills import kill_again_and_again
 from tests.torture.open_transactions import beside_open_send, beside_open_snapshot
+from tests.torture.over_http import serve_and_kill
 from tests.torture.races import race
 from tests.torture.site import KINDS, Kind, Site, site_of
 
 RACE_JOBS, KILLS, FAULTS_S = 20_000, 60, 30.0
+HTTP_JOBS, HTTP_KILLS = 10_000, 20
 QUICK_JOBS, QUICK_KILLS, QUICK_FAULTS_S = 2_000, 8, 3.0
 OPEN_S, PASSING = 60.0, 100_000
 MOST_GROWTH = 1.5
@@ -34,11 +36,12 @@ RIGS: dict[str, tuple[Kind, ...]] = {
     "races": KINDS,
     "kills": KINDS,
     "faults": ("postgres", "redis"),
+    "http": KINDS,
     "open": ("postgres",),
     "snapshot": ("postgres",),
 }
 """What there is, and on which stores."""
-USUAL = ("races", "kills", "faults")
+USUAL = ("races", "kills", "faults", "http")
 
 Found = tuple[list[str], list[Violation]]
 
@@ -133,6 +136,13 @@ def _faults(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> 
     return [faults.told, *_summary(seen)], violations
 
 
+def _http(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    del folder
+    jobs = wanted.jobs or (QUICK_JOBS if wanted.quick else HTTP_JOBS)
+    kills = wanted.kills or (QUICK_KILLS if wanted.quick else HTTP_KILLS)
+    return serve_and_kill(site, seed, jobs, kills, _say)
+
+
 def _open(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
     del seed
     seen = beside_open_send(site.own_url, stop(folder), wanted.seconds or OPEN_S)
@@ -172,6 +182,7 @@ _RUN: dict[str, Callable[[Path, Site, int, argparse.Namespace], Found]] = {
     "races": _races,
     "kills": _kills,
     "faults": _faults,
+    "http": _http,
     "open": _open,
     "snapshot": _snapshot,
 }
