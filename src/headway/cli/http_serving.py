@@ -98,6 +98,7 @@ class HttpServing:
             hooks=settings.hooks,
             alerts=settings.alerts,
             requests_per_s=settings.requests_per_s,
+            traces=settings.traces,
             docs=loopback,
         )
 

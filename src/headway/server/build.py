@@ -74,6 +74,11 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
     app.add_middleware(AccessLog, timing=service.timing)
     app.add_middleware(CountRequests, metrics=service.scrapes.requests, timing=service.timing)
     app.add_middleware(SafeHeaders)
+    if options.traces:
+        # Only those who trace have what it needs.
+        from headway.server.guards.callers_trace import CallersTrace  # noqa: PLC0415
+
+        app.add_middleware(CallersTrace)
     app.add_middleware(RequestId)
     return app
 

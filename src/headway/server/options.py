@@ -26,6 +26,7 @@ class ServerOptions:
         longest_wait_s: of one long poll.
         events_each_s: between two snapshots of an event stream.
         chores: whether it sweeps and keeps the timetable's fires ahead.
+        traces: whether it minds the traces of its callers; needs the extra `otel`.
         docs: whether it shows its documentation in a browser.
     """
 
@@ -42,4 +43,5 @@ class ServerOptions:
     longest_wait_s: float = 60.0
     events_each_s: float = 1.0
     chores: bool = True
+    traces: bool = False
     docs: bool = False
