@@ -18,6 +18,7 @@ import headway as hw
 from headway.cli.exits import exit_code
 from headway.cli.settings import PREFIX, Settings
 from headway.contract.operate import Acted, Verb
+from headway.contract.tokens import Role
 from headway.core.duration import format_duration
 from headway.core.errors import HeadwayError
 from headway.core.gates.spec import GateSpec
@@ -31,6 +32,7 @@ from headway.runtime.signals import SignalOptions
 from headway.runtime.sources.source import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
 from headway.server.metrics.families import FAMILIES
+from tests.docs import http_tables
 from tests.docs.docstrings import items, summary
 from tests.docs.pages import ROOT
 
@@ -235,6 +237,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "heard": lambda: words(hw.Heard),
     "verbs": lambda: words(Verb),
     "acted": lambda: words(Acted),
+    "routes": lambda: table(("method", "path", "permission", "does"), http_tables.routes()),
+    "problems": lambda: table(("code", "status", "meaning"), http_tables.problems()),
+    "permissions": lambda: table(("permission", *Role), http_tables.permissions()),
 }
 """Each table by its name."""
 

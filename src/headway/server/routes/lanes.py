@@ -15,6 +15,7 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.asking import IfMatch, PageAsked, etag, page_of
+from headway.server.bodies.body import Asked
 from headway.server.bodies.gate import UntilBody
 from headway.server.bodies.lane import LaneBody
 from headway.server.bodies.words import Name
@@ -31,14 +32,19 @@ Definer = Annotated[Caller, needs(Permission.DEFINE)]
 _FOR_GOOD = UntilBody()
 
 
-class LanesAsked(PageAsked):
+class LaneAsked(Asked):
+    """What is told of a lane."""
+
+    latency: bool = Field(
+        default=False, description="With what it reaches beside its target; a few reads a lane."
+    )
+
+
+class LanesAsked(PageAsked, LaneAsked):
     """Which lanes."""
 
     name: list[Name] | None = Field(
         default=None, max_length=1_000, description="Only these; repeatable."
-    )
-    latency: bool = Field(
-        default=False, description="With what each reaches beside its target; a few reads a lane."
     )
 
 
@@ -68,16 +74,16 @@ async def listing(
 @ROUTES.get("/{name:path}", operation_id="get_lane", summary="One lane", response_model=LANE)
 async def one(
     name: Name,
+    asked: Annotated[LaneAsked, Query()],
     service: TheService,
     caller: Observer,
-    latency: Annotated[bool, Query(description="With what it reaches.")] = False,
 ) -> Response:
     """A lane: its jobs by state, what it carries, the live workers that serve it."""
     caller.whole()
     caller.check_lane(name)
     revision = (await service.store.read(StatsQuery())).revision
     found = await service.store.read(LanesQuery(names=(name,)))
-    rows = await _told(service, found, latency=latency)
+    rows = await _told(service, found, latency=asked.latency)
     return answer(rows[0], headers=etag(revision))
 
 

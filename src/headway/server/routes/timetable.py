@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Query, Response
+from pydantic import Field
 
 from headway.contract.definitions import DeclareEntry, EnableEntry, Item, RemoveEntry
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
@@ -17,6 +18,7 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.asking import IfMatch, WhichPage, etag, page_of
+from headway.server.bodies.body import Asked
 from headway.server.bodies.entry import EntryBody
 from headway.server.bodies.words import Name
 from headway.server.defining import DEFINED, define, defined, now_of
@@ -33,6 +35,12 @@ Observer = Annotated[Caller, needs(Permission.OBSERVE)]
 Definer = Annotated[Caller, needs(Permission.DEFINE)]
 NEXT = 3
 """Fires that the listing tells of each entry."""
+
+
+class EntryAsked(Asked):
+    """What is told of an entry."""
+
+    fires: int = Field(default=10, ge=0, le=1_000, description="How many of its next fires.")
 
 
 @ROUTES.get("", operation_id="list_entries", summary="List the timetable", response_model=ENTRIES)
@@ -53,15 +61,15 @@ async def listing(asked: WhichPage, service: TheService, caller: Observer) -> Re
 @ROUTES.get("/{name:path}", operation_id="get_entry", summary="One entry", response_model=ENTRY)
 async def one(
     name: Name,
+    asked: Annotated[EntryAsked, Query()],
     service: TheService,
     caller: Observer,
-    fires: Annotated[int, Query(ge=0, le=1_000, description="How many of its next fires.")] = 10,
 ) -> Response:
     """An entry with its next fires."""
     caller.whole()
     stats = await service.store.read(StatsQuery())
     entry = await _entry(service, caller, name)
-    return answer(_told(entry, stats.now, fires), headers=etag(stats.revision))
+    return answer(_told(entry, stats.now, asked.fires), headers=etag(stats.revision))
 
 
 @ROUTES.put(

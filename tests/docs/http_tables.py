@@ -1,0 +1,66 @@
+"""The tables of the HTTP reference, made of the server's own routes, errors and roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fastapi.routing import APIRoute
+
+from headway.contract.tokens import Role
+from headway.core.errors import HeadwayError
+from headway.server.access.permissions import ROLES, Permission
+from headway.server.access.policy import policy_of
+from headway.server.problem import STATUSES, status_of
+from headway.server.routes.catalogue import ROUTERS
+from tests.docs.docstrings import summary
+
+OTHERS = (
+    ("unknown_path", 404, "There is nothing at this path."),
+    ("unknown_method", 405, "The method does not apply to the path."),
+    ("slow_body", 422, "The body did not arrive in time; nothing was written."),
+    ("bug", 500, "The server met something that it did not expect; its log tells more."),
+)
+"""Problems that are no errors of the tree."""
+
+
+def routes() -> list[tuple[str, ...]]:
+    """Each route with what its caller must be able to do."""
+    return [
+        (
+            f"`{method}`",
+            f"`{route.path.replace(':path', '')}`",
+            _permission(route),
+            f"{route.summary}.",
+        )
+        for router in ROUTERS
+        for route in router.routes
+        if isinstance(route, APIRoute)
+        for method in sorted(route.methods)
+    ]
+
+
+def _permission(route: APIRoute) -> str:
+    policy = policy_of(route)
+    return f"`{policy.permission}`" if policy and policy.permission else "none"
+
+
+def problems() -> list[tuple[str, ...]]:
+    """Each code with its status and meaning, the errors of the tree first."""
+    told = [(f"`{one.code}`", str(status_of(one(""))), summary(one)) for one in _leaves()]
+    return told + [(f"`{code}`", str(status), text) for code, status, text in OTHERS]
+
+
+def _leaves(kind: type[HeadwayError] = HeadwayError) -> Iterable[type[HeadwayError]]:
+    children = [one for one in kind.__subclasses__() if one.__module__ == HeadwayError.__module__]
+    # What is the server's own fault is told as one code, whatever it is.
+    if not children and status_of(kind("")) != STATUSES[HeadwayError]:
+        yield kind
+    for child in children:
+        yield from _leaves(child)
+
+
+def permissions() -> list[tuple[str, ...]]:
+    """Each permission with the roles that have it."""
+    return [
+        (f"`{one}`", *("yes" if one in ROLES[role] else "" for role in Role)) for one in Permission
+    ]

@@ -1,0 +1,129 @@
+"""The API does what its description says: requests made of it, replies held to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import CHECKS, load_all_checks
+
+from headway.contract.tokens import Role
+from headway.server.build import build
+from headway.server.options import ServerOptions
+from headway.server.service import Service
+from headway.stores import open_store
+from tests.server.rig import serving
+
+EXAMPLES = int(os.environ.get("HEADWAY_TEST_EXAMPLES", "12"))
+"""Requests of each operation and mode."""
+
+NEVER_ENDS = ("/events",)
+LEFT_OUT = frozenset(
+    {
+        # What fits the description may still name a gate, a job or a moment that is not there.
+        "positive_data_acceptance",
+        # They follow links between operations, and the description has none.
+        "use_after_free",
+        "ensure_resource_availability",
+    }
+)
+
+
+def described() -> dict[str, Any]:
+    """The description, as the server itself tells it."""
+    app = build(Service(open_store("memory://"), ServerOptions()))
+    document = app.openapi()
+    return {
+        **document,
+        "paths": {k: v for k, v in document["paths"].items() if k not in NEVER_ENDS},
+    }
+
+
+load_all_checks()
+SCHEMA = schemathesis.openapi.from_dict(described())
+OPERATIONS = {one.ok().label: one.ok() for one in SCHEMA.get_all_operations()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    url: str
+    token: str
+
+
+class InThread:
+    """A server on a loop of its own, so that tests which cannot await may call it."""
+
+    def __init__(self) -> None:
+        self.served: Served | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(30)
+
+    async def _serve(self) -> None:
+        async with serving(longest_wait_s=0.01) as rig:
+            self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+            self.served = Served(url=rig.url, token=rig.tokens[Role.ADMIN])
+            self._ready.set()
+            await self._end.wait()
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    thread = InThread()
+    assert thread.served is not None
+    yield thread.served
+    thread.end()
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=str)
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_replies_are_as_the_description_says(
+    label: str, mode: GenerationMode, served: Served
+) -> None:
+    operation = OPERATIONS[label]
+    left_out = [CHECKS.get_one(name) for name in LEFT_OUT]
+    headers = {"Authorization": f"Bearer {served.token}"}
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def holds(case: schemathesis.Case) -> None:
+        case.call_and_validate(base_url=served.url, headers=headers, excluded_checks=left_out)
+
+    try:
+        holds()
+    except Unsatisfiable:
+        # It takes nothing that could be wrong.
+        assert mode is GenerationMode.NEGATIVE
+
+
+def test_the_checks_that_matter_are_among_those_made() -> None:
+    made = {check.__name__ for check in CHECKS.get_all()} - LEFT_OUT
+    assert {
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_schema_conformance",
+        "negative_data_rejection",
+        "ignored_auth",
+    } <= made
