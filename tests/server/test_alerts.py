@@ -314,7 +314,7 @@ class Receiver(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"json://user:hunter2@127.0.0.1:{self.server_port}/hook"
+        return f"json://user:hunter2@127.0.0.1:{self.server_port}/hunter2"
 
     def wait(self, holds: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
         with self.came:
@@ -389,6 +389,8 @@ def test_a_service_that_refuses_is_logged_without_its_address(
     receiver: Receiver, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.DEBUG)
+    for name in ("apprise", "urllib3"):
+        caplog.set_level(logging.DEBUG, name)
     receiver.status = 500
     sink = AppriseSink(receiver.url, "alerts.urls: address 1")
     sink.tell(alert())

@@ -14,6 +14,9 @@ from headway.server.alerts.alert import Alert, Severity
 MOST_WAITING = 100
 """Alerts that wait for a slow service; further ones are given up, and logged."""
 
+_TELL_TALES = {"apprise": logging.ERROR, "urllib3": logging.INFO}
+"""Loggers that tell addresses below these levels: in many, the path is the secret."""
+
 _log = logging.getLogger("headway.alerts")
 
 
@@ -30,8 +33,8 @@ class AppriseSink:
         Raises:
             InvalidValue: apprise knows no such address.
         """
-        # What it logs below this may hold the address.
-        logging.getLogger("apprise").setLevel(logging.ERROR)
+        for name, level in _TELL_TALES.items():
+            logging.getLogger(name).setLevel(level)
         self._place = place
         self._apprise = Apprise()
         if not self._apprise.add(url):  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
