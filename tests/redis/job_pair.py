@@ -9,7 +9,8 @@ from headway.core.cascade import Answer, Asked, Cascade
 from headway.core.gates.spec import GateUse
 from headway.core.job import JobPolicy, derived_id
 from headway.core.state import FINAL, HELD, State
-from headway.stores.ledger.rows import FOREVER, FlowKey, JobRow
+from headway.stores.ledger.gaterows import FOREVER
+from headway.stores.ledger.rows import FlowKey, JobRow
 from headway.stores.memory.jobs import MemoryJobs
 from headway.stores.memory.journal import Journal
 from headway.stores.memory.records import MemoryKeys, MemorySignals

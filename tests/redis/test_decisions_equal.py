@@ -21,7 +21,8 @@ from headway.core.retry import JITTERS, RetryPolicy
 from headway.core.state import State
 from headway.stores.ledger.followups import follow_up, reconcile_job
 from headway.stores.ledger.gatenames import place_of
-from headway.stores.ledger.rows import JobRow, TemplateRow
+from headway.stores.ledger.gaterows import TemplateRow
+from headway.stores.ledger.rows import JobRow
 from tests.redis.harness import Snippets
 from tests.redis.worlds import DECIDE, World, decided, world
 from tests.servers.redis import GivenRedis, RedisServer

@@ -15,16 +15,8 @@ from headway.core.gates.hours import hours_spec
 from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.job import derived_id
 from headway.core.state import State
-from headway.stores.ledger.rows import (
-    FOREVER,
-    GateRow,
-    KeyRow,
-    LaneRow,
-    PermitRow,
-    SignalRow,
-    TrailRow,
-    WorkerRow,
-)
+from headway.stores.ledger.gaterows import FOREVER, GateRow, PermitRow
+from headway.stores.ledger.rows import KeyRow, LaneRow, SignalRow, TrailRow, WorkerRow
 from headway.stores.memory.gates import MemoryGates, MemoryPermits, MemoryStarts
 from headway.stores.memory.journal import Journal
 from headway.stores.memory.lanes import MemoryCounts

@@ -7,7 +7,8 @@ from itertools import count
 
 import pytest
 
-from headway.stores.ledger.rows import FOREVER, PermitRow, SignalRow, TrailRow, WorkerRow
+from headway.stores.ledger.gaterows import FOREVER, PermitRow
+from headway.stores.ledger.rows import SignalRow, TrailRow, WorkerRow
 from tests.redis.harness import SnippetFailed, Snippets
 from tests.redis.job_pair import NAMES, Pair
 from tests.servers.redis import GivenRedis, RedisServer

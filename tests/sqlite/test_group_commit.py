@@ -12,7 +12,7 @@ from headway.contract.views import GatesQuery, JobsQuery, LanesQuery
 from headway.core.errors import IdConflict, UnknownGate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
-from headway.stores.ledger.rows import TemplateRow
+from headway.stores.ledger.gaterows import TemplateRow
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.calls import Call
 from headway.stores.sqlite.ledger import SqliteLedger

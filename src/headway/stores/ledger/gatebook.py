@@ -12,8 +12,9 @@ from headway.core.gates.pool import member_gate
 from headway.core.gates.slots import room
 from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.gates.view import GateView, MemberView
+from headway.stores.ledger.gaterows import FOREVER, GateRow
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.rows import FOREVER, FlowKey, GateRow
+from headway.stores.ledger.rows import FlowKey
 
 FORGET_AFTER_MS = 60_000
 """How long after its window a keyed rate is forgotten."""

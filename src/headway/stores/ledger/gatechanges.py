@@ -12,8 +12,8 @@ from headway.core.naming import check_name
 from headway.core.state import State
 from headway.stores.ledger.feeding import feed_gate, refit
 from headway.stores.ledger.gatenames import implicit_hold, is_implicit, place_of
+from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
 from headway.stores.ledger.horizon import extend
-from headway.stores.ledger.rows import GateRow, PermitRow, TemplateRow
 from headway.stores.ledger.step import Step
 
 PAGE = 1_000

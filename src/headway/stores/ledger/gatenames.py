@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from headway.core.errors import UnknownGate
 from headway.core.gates.spec import GateKind, Hold
-from headway.stores.ledger.rows import TemplateRow
+from headway.stores.ledger.gaterows import TemplateRow
 
 IMPLICIT = ("lane:", "tenant:", "kind:")
 

@@ -8,18 +8,8 @@ from typing import Any
 import msgspec
 
 from headway.core.job import JobPolicy
-from headway.stores.ledger.rows import (
-    FlowKey,
-    GateRow,
-    JobRow,
-    KeyRow,
-    LaneRow,
-    PermitRow,
-    RunRow,
-    SignalRow,
-    TemplateRow,
-    TrailRow,
-)
+from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
+from headway.stores.ledger.rows import FlowKey, JobRow, KeyRow, LaneRow, RunRow, SignalRow, TrailRow
 from headway.stores.ledger.tables.tokens import TokenRow
 
 

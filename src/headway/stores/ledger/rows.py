@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -11,11 +11,8 @@ import msgspec
 from headway.contract.definitions import EntrySpec, LaneSpec
 from headway.core.cascade import Cascade
 from headway.core.flow import Order
-from headway.core.gates.spec import GateSpec, GateUse, Hold
+from headway.core.gates.spec import GateUse
 from headway.core.state import State
-
-FOREVER = 253_402_300_800_000
-"""The end of the year 9999: what is closed until then is closed for good."""
 
 
 class FlowKey(NamedTuple):
@@ -196,99 +193,6 @@ class HeldRow(NamedTuple):
     request: int
     state: State
     cancel_requested: bool
-
-
-@dataclass(slots=True, kw_only=True)
-class GateRow:
-    """A gate's instance: made when there is something to remember of it.
-
-    Attributes:
-        name: resolved; of a pool's member `pool/member`.
-        template: under which it is declared; "" for an implicit gate.
-        pool: of a member, its pool's name; else "".
-        used: permits out, or starts in the window as of the last trim: a cache.
-        capacity: an operator's value for this instance (a rate's limit too); None for none.
-        closed_until: of a closing; None for none, FOREVER for good.
-        closed_by: who closed it.
-        closed_reason: why.
-        last: of a pool, the member chosen last.
-        timer_at: when a keyed gate must be looked at because it opens by itself.
-        lanes: of a shared gate, lanes whose claims found it shut: to be woken when it has room.
-        zone: of an Hours.
-        opens: of an Hours, absolute open intervals, sorted.
-        horizon_at: of an Hours: known up to here.
-    """
-
-    name: str
-    template: str
-    pool: str = ""
-    used: int = 0
-    capacity: int | None = None
-    closed_until: int | None = None
-    closed_by: str = ""
-    closed_reason: str = ""
-    last: str = ""
-    timer_at: int | None = None
-    lanes: tuple[str, ...] = ()
-    zone: str | None = None
-    opens: tuple[tuple[int, int], ...] = ()
-    horizon_at: int | None = None
-
-    def idle(self) -> bool:
-        """Whether nothing would be forgotten with the row."""
-        return (
-            self.used == 0
-            and self.capacity is None
-            and self.closed_until is None
-            and self.timer_at is None
-            and self.horizon_at is None
-            and not self.last
-            and not self.lanes
-        )
-
-    def clone(self) -> GateRow:
-        """A row of the same values, to be changed apart."""
-        return replace(self)
-
-
-@dataclass(slots=True, kw_only=True)
-class TemplateRow:
-    """A gate as it is declared, and what an operator made of it.
-
-    Attributes:
-        spec: what code says.
-        override: an operator's version; None for none.
-    """
-
-    spec: GateSpec
-    override: GateSpec | None = None
-
-    @property
-    def current(self) -> GateSpec:
-        """What holds now."""
-        return self.override or self.spec
-
-
-class PermitRow(NamedTuple):
-    """A permit; its holder is (job, run).
-
-    Attributes:
-        gate: what it is a permit of; of a pool, the member's gate.
-        job: the holder.
-        run: the holder's run.
-        pool: the pool's name; else "".
-        amount: permits.
-        since: when it was taken.
-        hold: how long it is kept.
-    """
-
-    gate: str
-    job: str
-    run: int
-    pool: str
-    amount: int
-    since: int
-    hold: Hold
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,10 +15,11 @@ from headway.stores.ledger.feeding import feed_flow, feed_gate
 from headway.stores.ledger.followups import follow_up
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gatenames import place_of
+from headway.stores.ledger.gaterows import FOREVER, PermitRow
 from headway.stores.ledger.insert import insert_new
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.retention import kept_for
-from headway.stores.ledger.rows import FOREVER, JobRow, KeyRow, PermitRow, RunRow
+from headway.stores.ledger.rows import JobRow, KeyRow, RunRow
 
 
 class Step:

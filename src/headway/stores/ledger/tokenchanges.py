@@ -8,8 +8,8 @@ from headway.contract.definitions import NoteUse
 from headway.contract.tokens import Role, TokenSpec
 from headway.core.errors import InvalidValue
 from headway.core.naming import check_name
+from headway.stores.ledger.gaterows import FOREVER
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.rows import FOREVER
 from headway.stores.ledger.tables.tokens import TokenRow
 
 MAX_TOKENS = 10_000

@@ -7,7 +7,7 @@ from itertools import islice
 
 from sortedcontainers import SortedDict
 
-from headway.stores.ledger.rows import GateRow, PermitRow, TemplateRow
+from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
 from headway.stores.memory.journal import Journal
 from headway.stores.memory.timing import StepTime
 

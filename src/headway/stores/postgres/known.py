@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.stores.ledger.rows import GateRow
+from headway.stores.ledger.gaterows import GateRow
 from headway.stores.postgres.statement import Rows
 
 

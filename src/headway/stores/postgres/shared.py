@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headway.stores.ledger.rows import GateRow, LaneRow, TemplateRow
+from headway.stores.ledger.gaterows import GateRow, TemplateRow
+from headway.stores.ledger.rows import LaneRow
 from headway.stores.ledger.sights import Watch
 from headway.stores.postgres.marks import Marks
 from headway.stores.postgres.options import PostgresOptions

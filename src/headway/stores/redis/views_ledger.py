@@ -15,20 +15,18 @@ from headway.core.errors import InvariantBroken
 from headway.core.flow import Order
 from headway.core.job import JobPolicy
 from headway.core.state import State
+from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import (
     EntryRow,
     FlowKey,
-    GateRow,
     HeldRow,
     JobRow,
     KeyRow,
     LaneRow,
-    PermitRow,
     RunRow,
     ShutSpell,
     SignalRow,
-    TemplateRow,
     TrailRow,
     WorkerRow,
 )

@@ -15,17 +15,15 @@ from headway.core.job import JobPolicy, NewJob
 from headway.core.state import State
 from headway.core.timetable.misfire import MisfirePolicy
 from headway.core.timetable.schedule import At, Cron, Every, Schedule
+from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
 from headway.stores.ledger.rows import (
     EntryRow,
     FlowKey,
-    GateRow,
     JobRow,
     KeyRow,
     LaneRow,
-    PermitRow,
     RunRow,
     SignalRow,
-    TemplateRow,
     TrailRow,
     WorkerRow,
 )

@@ -9,13 +9,14 @@ from typing import NamedTuple
 from headway.contract.clock import Clock
 from headway.core.errors import SchemaMismatch
 from headway.core.job import JobPolicy
+from headway.stores.ledger.gaterows import TemplateRow
 from headway.stores.ledger.packing import (
     decode_flow,
     decode_policy,
     encode_flow,
     encode_policy,
 )
-from headway.stores.ledger.rows import FlowKey, LaneRow, TemplateRow
+from headway.stores.ledger.rows import FlowKey, LaneRow
 from headway.stores.ledger.sights import Sight, Watch
 from headway.stores.sqlite.database import Database
 from headway.stores.sqlite.interned import Interned

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from headway.stores.ledger.gaterows import GateRow, TemplateRow
 from headway.stores.ledger.packing import decode_gate_spec, decoder, encode
-from headway.stores.ledger.rows import GateRow, TemplateRow
 
 GATE = "name, template, pool, used, timer_at, horizon_at, rest"
 """What `read_gate` reads."""

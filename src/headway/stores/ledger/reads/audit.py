@@ -7,8 +7,9 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateKind
 from headway.core.state import HELD, State
+from headway.stores.ledger.gaterows import GateRow, PermitRow
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.rows import GateRow, JobRow, PermitRow
+from headway.stores.ledger.rows import JobRow
 
 PARTS = ("gates", "permits", "held")
 

@@ -10,8 +10,8 @@ from headway.core.gates.spec import GateKind, GateSpec, GateUse
 from headway.core.gates.view import GateView
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gatenames import is_implicit, place_of
+from headway.stores.ledger.gaterows import FOREVER, GateRow, PermitRow
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.rows import FOREVER, GateRow, PermitRow
 
 HOLDERS = 10
 PARKED = 1_000

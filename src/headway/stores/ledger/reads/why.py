@@ -9,10 +9,11 @@ from headway.core.gates.spec import GateUse
 from headway.core.instant import format_instant
 from headway.core.state import QUEUED, State
 from headway.stores.ledger.gatebook import GateBook
+from headway.stores.ledger.gaterows import FOREVER
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.reads.gates import gate_state
 from headway.stores.ledger.reads.jobs import shown
-from headway.stores.ledger.rows import FOREVER, JobRow
+from headway.stores.ledger.rows import JobRow
 
 PLACES = 1_000
 CANDIDATES = 8

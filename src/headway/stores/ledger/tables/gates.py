@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from headway.stores.ledger.rows import GateRow, PermitRow, TemplateRow
+from headway.stores.ledger.gaterows import GateRow, PermitRow, TemplateRow
 
 
 class GateTable(Protocol):

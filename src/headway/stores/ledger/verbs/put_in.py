@@ -10,6 +10,7 @@ import msgspec
 from headway.contract.moving import Parcel
 from headway.core.errors import InvalidValue
 from headway.core.state import State
+from headway.stores.ledger.gaterows import TemplateRow
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.packing import decode_entry
 from headway.stores.ledger.parcels import (
@@ -21,7 +22,7 @@ from headway.stores.ledger.parcels import (
     Total,
     decode,
 )
-from headway.stores.ledger.rows import EntryRow, SignalRow, TemplateRow, TrailRow
+from headway.stores.ledger.rows import EntryRow, SignalRow, TrailRow
 from headway.stores.ledger.tables.tokens import TokenRow
 
 

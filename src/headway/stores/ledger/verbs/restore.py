@@ -8,9 +8,10 @@ from headway.contract.enqueue import Enqueued, InFlight
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateKind, GateUse
 from headway.core.state import FINAL, State
+from headway.stores.ledger.gaterows import PermitRow
 from headway.stores.ledger.insert import insert_new
 from headway.stores.ledger.ledger import Ledger
-from headway.stores.ledger.rows import JobRow, PermitRow
+from headway.stores.ledger.rows import JobRow
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.ledger.verbs.hear import apply_kept

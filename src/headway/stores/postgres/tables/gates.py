@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from headway.stores.ledger.columns.gates import GATE, encode_rest, read_gate, read_templates
 from headway.stores.ledger.gatenames import is_implicit
+from headway.stores.ledger.gaterows import GateRow, TemplateRow
 from headway.stores.ledger.packing import encode_gate_spec
-from headway.stores.ledger.rows import GateRow, TemplateRow
 from headway.stores.postgres.arrays import Blobs, MaybeNumbers, Numbers, Texts
 from headway.stores.postgres.mode import Mode, NeedsMore
 from headway.stores.postgres.numbers import DEFINITIONS

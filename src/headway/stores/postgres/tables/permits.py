@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headway.stores.ledger.rows import PermitRow
+from headway.stores.ledger.gaterows import PermitRow
 from headway.stores.postgres.arrays import Ids, Numbers, Texts
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, Rows, Tell, of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headway.stores.ledger.columns.gates import GATE, encode_rest, read_gate, read_templates
+from headway.stores.ledger.gaterows import GateRow, TemplateRow
 from headway.stores.ledger.packing import encode_gate_spec
-from headway.stores.ledger.rows import GateRow, TemplateRow
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.numbers import DEFINITIONS
 from headway.stores.sqlite.session import Session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headway.stores.ledger.rows import PermitRow
+from headway.stores.ledger.gaterows import PermitRow
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session
 
