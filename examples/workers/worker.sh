@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# A worker in bash: claims one job at a time, keeps its lease, says how it ended. Needs curl and jq.
+#
+#   HEADWAY_URL=http://127.0.0.1:8080 HEADWAY_TOKEN=hw_… LANES=main ./worker.sh [handlers.sh]
+#
+# A handler is a function handle_KIND: the job's arguments are on its input, its result goes to its
+# output as JSON. Any status but 0 fails the attempt, with what it wrote to its error output.
+
+url=${HEADWAY_URL:-http://127.0.0.1:8080}
+lanes=${LANES:-main}
+lease=${LEASE:-30}      # seconds
+worker="bash-$(hostname)-$$-$RANDOM$RANDOM"
+work=$(mktemp -d)
+stopping=''
+trap 'stopping=yes' TERM INT
+trap 'rm -rf "$work"' EXIT
+
+handle_greet() { jq -c '{said: ("Hello, " + .name)}'; }
+
+# shellcheck disable=SC1090
+[ -n "${1:-}" ] && source "$1"
+
+# call PATH SECONDS <BODY: the answer is in $answer, its status in $status; 000 is no answer.
+call() {
+    # The token goes by a file descriptor: arguments of a program are for everybody to see.
+    curl --silent --max-time "$2" --data-binary @- --output "$work/answer" --write-out '%{http_code}' \
+        --header 'Content-Type: application/json' \
+        --config <(printf 'header = "Authorization: Bearer %s"\n' "${HEADWAY_TOKEN:-}") \
+        "$url/v1/$1" >"$work/status" &
+    local curl=$!
+    while ! wait "$curl"; do
+        kill -0 "$curl" 2>/dev/null || break
+        # Told to stop: a claim that waits is given up, and whatever it gets is handed back.
+        [ "$1" = claims ] && kill "$curl"
+    done
+    status=$(cat "$work/status")
+    answer=$(cat "$work/answer" 2>/dev/null)
+    case $status in
+    401 | 403) echo "not allowed: $(jq -r .detail <<<"$answer")" >&2 && exit 1 ;;
+    esac
+}
+
+settle() {
+    local tries
+    for tries in 1 2 4 8; do
+        call settlements 30 < <(jq -n --arg worker "$worker" --argjson outcome "$1" \
+            '{worker: $worker, outcomes: [$outcome]}')
+        [ "$status" = 200 ] && return
+        echo "settle: $status $answer" >&2
+        sleep "$tries"
+    done
+}
+
+# beat JOB RUN: false if the job is this worker's no more, or somebody cancelled it.
+beat() {
+    call leases 10 < <(jq -n --arg worker "$worker" --arg lease "${lease}s" --arg job "$1" \
+        --argjson run "$2" '{worker: $worker, lease: $lease, running: [{job: $job, run: $run}]}')
+    [ "$status" != 200 ] || jq -e '.lost == [] and .cancel == []' <<<"$answer" >/dev/null
+}
+
+run() {
+    local job run kind outcome handler tick
+    job=$(jq -r .id <<<"$1") run=$(jq -r .run <<<"$1") kind=$(jq -r .kind <<<"$1")
+    outcome=$(jq -c '{job: .id, run: .run}' <<<"$1")
+    if ! declare -F "handle_$kind" >/dev/null; then
+        settle "$(jq -c --arg error "no handler for $kind" '. + {outcome: "failed", error: $error}' <<<"$outcome")"
+        return
+    fi
+    rm -f "$work/ended"
+    (jq -c .args <<<"$1" | "handle_$kind" >"$work/result" 2>"$work/error"; echo "$?" >"$work/ended") &
+    handler=$!
+    while [ ! -e "$work/ended" ]; do
+        sleep "$((lease / 3))" & tick=$!
+        wait -n "$handler" "$tick"
+        kill "$tick" 2>/dev/null
+        [ -e "$work/ended" ] || kill -0 "$handler" 2>/dev/null || echo 137 >"$work/ended"
+        if [ ! -e "$work/ended" ] && ! beat "$job" "$run"; then
+            kill "$handler"
+            echo 143 >"$work/ended"
+            echo 'told to stop' >"$work/error"
+        fi
+    done
+    if [ "$(cat "$work/ended")" = 0 ]; then
+        settle "$(jq -c --slurpfile result "$work/result" \
+            '. + {outcome: "succeeded", result: $result[0]}' <<<"$outcome")"
+    else
+        settle "$(jq -c --rawfile error "$work/error" '. + {outcome: "failed", error: $error}' <<<"$outcome")"
+    fi
+}
+
+while [ -z "$stopping" ]; do
+    call claims 40 < <(jq -n --arg worker "$worker" --arg lanes "$lanes" --arg lease "${lease}s" \
+        '{worker: $worker, lanes: $lanes, lease: $lease, wait: "25s"}')
+    if [ "$status" = 200 ]; then
+        run_these=$(jq -c '.jobs[]' <<<"$answer")
+        [ -n "$run_these" ] && run "$run_these"
+    elif [ -z "$stopping" ]; then
+        echo "claim: $status $answer" >&2
+        sleep 2
+    fi
+done
+call leases 10 < <(jq -n --arg worker "$worker" '{worker: $worker, running: [], leaving: true}')

@@ -1,0 +1,225 @@
+"""A worker of the runtime on a server: the same handlers, leases, stages and hand-overs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import headway as hw
+from headway.contract.outcomes import Succeeded, Verdict
+from headway.contract.tokens import Role
+from headway.contract.views import StatsQuery, WorkersQuery
+from headway.core.state import State
+from headway.runtime.timing import REAL
+from tests.client.waiting import Ended, at_work, final, until
+from tests.server.rig import Rig, serving
+
+
+async def test_jobs_are_run_with_their_arguments_and_results_are_kept() -> None:
+    app = hw.App("memory://")
+
+    @app.job(lane="mail")
+    async def send(to: str, n: int = 1) -> dict[str, object]:
+        return {"to": to, "n": n}
+
+    async with serving(tokens=False) as rig, at_work(rig.url, app) as client:
+        sent = await client.send_async(send, to="ada@example.org")
+        assert await final(rig, sent.id) is State.SUCCEEDED
+        view = await client.job_async(sent.id)
+        assert view is not None
+        assert view.result == b'{"to":"ada@example.org","n":1}'
+        assert view.run == 1
+
+
+async def test_job_that_comes_while_the_worker_waits_is_run_at_once() -> None:
+    app, ended = hw.App("memory://"), Ended()
+
+    @app.job(gates=[hw.Slots("line", 1)])
+    async def call(n: int) -> None:
+        ended.add(n)
+
+    async with serving(tokens=False) as rig, at_work(rig.url, app) as client:
+        for n in range(20):
+            await until_polling(rig)
+            await client.send_async(call, n=n)
+            await ended.until(n + 1)
+    assert ended.all == list(range(20))
+
+
+async def until_polling(rig: Rig) -> None:
+    async def waits() -> bool:
+        return len(rig.service.lobby) == 1
+
+    await until(waits)
+
+
+async def test_jobs_with_gates_are_never_beyond_the_capacity_nor_lost_in_a_crowd() -> None:
+    app, ended = hw.App("memory://"), Ended()
+    inside: set[int] = set()
+
+    @app.job(lane="calls", gates=[hw.Slots("line", 3)])
+    async def call(n: int) -> None:
+        inside.add(n)
+        assert len(inside) <= 3
+        await REAL.pause(0)
+        inside.remove(n)
+        ended.add(n)
+
+    async with serving(tokens=False) as rig:
+        async with (
+            at_work(rig.url, app, concurrency=4) as client,
+            at_work(rig.url, app, client=client, concurrency=4),
+        ):
+            await client.send_many_async([call.make(n=n) for n in range(300)])
+            await ended.until(300)
+        stats = await rig.store.read(StatsQuery())
+        # Nothing came too late, was handed back, or ran twice.
+        assert stats.totals["started"] == 300
+    assert sorted(ended.all) == list(range(300))
+
+
+async def test_failed_attempt_is_retried_and_a_dead_one_says_why() -> None:
+    app = hw.App("memory://")
+
+    @app.job(retry=hw.Backoff(attempts=2, base="1ms", jitter="none"))
+    async def fails() -> None:
+        raise hw.Retry("not now", after="1ms")
+
+    async with serving(tokens=False) as rig, at_work(rig.url, app) as client:
+        sent = await client.send_async(fails)
+        assert await final(rig, sent.id) is State.DEAD
+        view = await client.job_async(sent.id)
+        assert view is not None
+        assert [run.outcome for run in view.runs] == ["failed", "failed"]
+        assert "not now" in view.error
+
+
+async def test_stages_go_on_with_their_gates() -> None:
+    app, ended = hw.App("memory://"), Ended()
+
+    @app.job(stages={"check": [], "dial": [hw.Slots("phone:{phone}", 1)]})
+    async def call(job: hw.Job, phone: str) -> hw.Next:
+        ended.add(("check", job.stage))
+        return hw.Next("dial")
+
+    @call.stage("dial")
+    async def dial(job: hw.Job, phone: str) -> None:
+        ended.add(("dial", phone))
+
+    async with serving(tokens=False) as rig, at_work(rig.url, app) as client:
+        sent = await client.send_async(call, phone="+1555")
+        assert await final(rig, sent.id) is State.SUCCEEDED
+    assert ended.all == [("check", "check"), ("dial", "+1555")]
+
+
+async def test_hand_over_awaits_a_signal_sent_to_the_url_that_the_handler_was_given() -> None:
+    app, urls = hw.App("memory://"), Ended()
+
+    @app.job()
+    async def call(job: hw.Job) -> None:
+        await job.hand_over(job.ref, timeout="1h")
+        urls.add(job.signal_url)
+
+    async with serving(tokens=False) as rig, at_work(rig.url, app) as client:
+        sent = await client.send_async(call)
+        await urls.until(1)
+        reply = await rig.http.post(urls.all[0], json={"event": "end-1", "final": "succeeded"})
+        assert reply.json()["answer"] == "applied"
+        assert await final(rig, sent.id) is State.SUCCEEDED
+        again = await client.signal_async(f"{sent.id}:1", event="end-1", final="succeeded")
+        assert again.answer is hw.Heard.ALREADY
+
+
+async def test_follow_up_jobs_are_made_in_the_settlement() -> None:
+    app, ended = hw.App("memory://"), Ended()
+
+    @app.job(lane="first")
+    async def first(job: hw.Job) -> None:
+        job.then(second.make(n=7))
+
+    @app.job(lane="second")
+    async def second(n: int) -> None:
+        ended.add(n)
+
+    async with serving(tokens=False) as rig, at_work(rig.url, app) as client:
+        await client.send_async(first)
+        await ended.until(1)
+    assert ended.all == [7]
+
+
+async def test_cancelled_job_is_told_by_the_next_beat_and_ends_cancelled() -> None:
+    app, started, never = hw.App("memory://"), Ended(), asyncio.Event()
+
+    @app.job()
+    async def long() -> None:
+        started.add(1)
+        await never.wait()
+
+    async with serving(tokens=False) as rig, at_work(rig.url, app, lease="1s") as client:
+        sent = await client.send_async(long)
+        await started.until(1)
+        assert await client.cancel_async(sent.id, reason="a drill") == "running"
+        assert await final(rig, sent.id) is State.CANCELLED
+
+
+async def test_worker_that_stops_hands_back_what_it_waits_for_and_leaves() -> None:
+    app = hw.App("memory://")
+
+    @app.job()
+    async def work() -> None: ...
+
+    async with serving(tokens=False) as rig:
+        async with at_work(rig.url, app):
+            await until_polling(rig)
+        assert len(rig.service.lobby) == 0
+        workers = await rig.store.read(WorkersQuery())
+        now = (await rig.store.read(StatsQuery())).now
+        assert [one.lease_until <= now for one in workers] == [True]
+        sent = await rig.send(None, kind="work")
+        view = await rig.ask(None, f"/v1/jobs/{sent}")
+        assert view["state"] == "waiting"
+
+
+async def test_worker_whose_token_is_refused_ends_with_the_reason_after_one_try() -> None:
+    app = hw.App("memory://")
+
+    @app.job()
+    async def work() -> None: ...
+
+    async with serving() as rig:
+        client = hw.Client(rig.url, "hw_0123456789abcdef_" + "A" * 43)
+        with pytest.raises(hw.Unauthenticated) as refused:
+            await client.worker(app).run()
+        assert "A" * 43 not in f"{refused.value!r} {refused.value}"
+        await client.close_async()
+
+
+async def test_workers_token_runs_jobs_though_it_may_declare_nothing() -> None:
+    app, ended = hw.App("memory://"), Ended()
+    line = hw.Slots("line", 1)
+
+    @app.job(lane="calls", gates=[line])
+    async def call(n: int) -> None:
+        ended.add(n)
+
+    async with serving() as rig:
+        operator = hw.Client(rig.url, rig.tokens[Role.OPERATOR])
+        await operator.send_async(call, n=1)
+        token = await rig.token(Role.WORKER, lanes=["calls"])
+        async with at_work(rig.url, app, token=token):
+            await ended.until(1)
+        await operator.close_async()
+
+
+async def test_worker_of_another_token_cannot_settle_the_same_name() -> None:
+    async with serving() as rig:
+        one, two = await rig.token(Role.WORKER), await rig.token(Role.WORKER)
+        mine, theirs = hw.Client(rig.url, one), hw.Client(rig.url, two)
+        await rig.send()
+        (job,) = (await mine.claim_async("w")).jobs
+        lost = await theirs.settle_async("w", [Succeeded(job.id, job.run)])
+        done = await mine.settle_async("w", [Succeeded(job.id, job.run)])
+        assert (lost, done) == ([Verdict.LOST], [Verdict.DONE])
+        for client in (mine, theirs):
+            await client.close_async()
