@@ -80,7 +80,8 @@ def settings() -> str:
 
     def rows() -> Iterable[tuple[str, ...]]:
         for name, field in Settings.model_fields.items():
-            default = "" if field.default is None else f"`{field.default}`"
+            known = field.default is not None and field.default_factory is None
+            default = f"`{field.default}`" if known else ""
             yield f"`{name}`", f"`{PREFIX}{name.upper()}`", default, field.description or ""
 
     return table(("key in headway.toml", "variable", "default", "meaning"), rows())

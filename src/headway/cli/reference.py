@@ -69,7 +69,9 @@ def _settings() -> Iterator[str]:
     yield "| variable | key | meaning | default |"
     yield "|---|---|---|---|"
     for key, field in Settings.model_fields.items():
-        default = f"`{field.default}`" if field.default is not None else ""
+        # A table of its own, such as `[hooks]`, is empty by default, and nothing is said of it.
+        known = field.default is not None and field.default_factory is None
+        default = f"`{field.default}`" if known else ""
         yield f"| `{PREFIX}{key.upper()}` | `{key}` | {field.description} | {default} |"
     yield ""
 
