@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+import headway as hw
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import (
     CloseGate,
@@ -22,6 +23,7 @@ from headway.core.job import NewJob
 from headway.runtime.latency import NEWEST, RECENT_MS, LaneLatency, lane_latencies
 from headway.stores.memory.store import MemoryStore
 from headway.testing.clock import FakeClock
+from tests.runtime.watched import WatchedStore, working
 
 TARGET_MS = 5_000
 
@@ -174,3 +176,21 @@ async def test_a_lane_without_a_target_is_never_in_breach(rig: Rig) -> None:
         False,
     )
     assert mail.lane == "mail"
+
+
+async def test_every_store_tells_what_a_lane_reaches(app: hw.App, store: WatchedStore) -> None:
+    app.lane("mail", target="1h")
+
+    @app.job(lane="mail")
+    async def send(job: hw.Job) -> None: ...
+
+    sent = await app.send_many_async(send.make() for _ in range(3))
+    async with working(app):
+        for one in sent:
+            await store.ends(one.id)
+    await app.send_async(send)
+    (found,) = await lane_latencies(store.inner)
+    assert (found.lane, found.target_ms, found.starts) == ("mail", 3_600_000, 3)
+    assert found.p95_ms is not None
+    assert found.head_ms is not None
+    assert not found.breached

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -56,7 +57,7 @@ class Queue:
         return reply.json()
 
     async def status(self, job_id: str) -> str:
-        return (await self.get(f"/jobs/{job_id}"))["status"]
+        return (await self.get(f"/jobs/{quote(job_id, safe='')}"))["status"]
 
     async def lane(self, name: str = "mail") -> dict[str, Any]:
         (found,) = (await self.get("/lanes", lane=name))["lanes"]

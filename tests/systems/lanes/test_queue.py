@@ -59,6 +59,7 @@ async def test_a_job_id_that_is_any_text_makes_one_job_and_finds_it(queue: Queue
     assert again.json() == {"job_id": job_id, "created": False}
     other = await queue.post("/enqueue", lane="mail", type="other", job_id="order 17/ü")
     assert (other.status_code, other.json()["code"]) == (409, "key_conflict")
+    assert await queue.status("order 17/ü") == "queued"
     (job,) = await queue.pull()
     await queue.said("/extend", {**job, "job_id": "order 17/ü"})
     assert (await queue.said("/ack", {**job, "job_id": "order 17/ü"}))["job_id"] == job_id

@@ -53,7 +53,7 @@ async def lanes(
 
 
 @ROUTES.get(
-    "/jobs/{job_id}",
+    "/jobs/{job_id:path}",
     operation_id="lanes_job",
     summary="One job",
     response_model=reply_model(LaneJob),
