@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headway.contract.tokens import TokenSpec
-from headway.stores.ledger.packing import decoder, encode
+from headway.stores.ledger.columns.tokens import TOKEN, read_token, token_values
 from headway.stores.ledger.tables.tokens import TokenRow
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session
 
-_LOAD = "SELECT spec, created_at, created_by, used_at FROM token WHERE id IN carray(?)"
-_ALL = "SELECT spec, created_at, created_by, used_at FROM token"
+_LOAD = f"SELECT {TOKEN} FROM token WHERE id IN carray(?)"  # noqa: S608  (names of columns only)
+_ALL = f"SELECT {TOKEN} FROM token"  # noqa: S608  (names of columns only)
 _COUNT = "SELECT count(*) FROM token"
 _SAVE = (
     "INSERT INTO token VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
@@ -19,9 +18,6 @@ _SAVE = (
     " created_by = excluded.created_by, used_at = excluded.used_at"
 )
 _REMOVE = "DELETE FROM token WHERE id = ?"
-
-_Kept = tuple[bytes, int, str, int | None]
-_spec = decoder(TokenSpec)
 
 
 class SqliteTokens:
@@ -35,12 +31,12 @@ class SqliteTokens:
         wanted = tuple(ids)
         if not wanted:
             return {}
-        rows = (_row(row) for row in self._db.execute(_LOAD, (text_list(wanted),)))
+        rows = (read_token(row) for row in self._db.execute(_LOAD, (text_list(wanted),)))
         return {row.spec.id: row for row in rows}
 
     def all(self) -> list[TokenRow]:
         """All tokens, in any order."""
-        return [_row(row) for row in self._db.execute(_ALL)]
+        return [read_token(row) for row in self._db.execute(_ALL)]
 
     def count(self) -> int:
         """How many there are."""
@@ -48,19 +44,8 @@ class SqliteTokens:
 
     def save(self, rows: Iterable[TokenRow]) -> None:
         """Writes tokens."""
-        self._db.executemany(
-            _SAVE,
-            [
-                (row.spec.id, encode(row.spec), row.created_at, row.created_by, row.used_at)
-                for row in rows
-            ],
-        )
+        self._db.executemany(_SAVE, [token_values(row) for row in rows])
 
     def remove(self, token: str) -> None:
         """Forgets a token."""
         self._db.execute(_REMOVE, (token,))
-
-
-def _row(kept: _Kept) -> TokenRow:
-    spec, created_at, created_by, used_at = kept
-    return TokenRow(spec=_spec(spec), created_at=created_at, created_by=created_by, used_at=used_at)
