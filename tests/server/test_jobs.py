@@ -347,6 +347,21 @@ async def test_a_listing_pages_through_all_jobs_that_fit_once(rig: Rig):
     assert newest["rows"][0]["args"] == {"n": 6}
 
 
+async def test_a_page_of_jobs_that_carry_much_ends_early_and_goes_on(rig: Rig):
+    jobs = [{"kind": "noop", "args": {"n": n, "text": "x" * 900_000}} for n in range(40)]
+    for start in range(0, 40, 10):
+        made = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs[start : start + 10])
+        assert made.status_code == 200
+    first = await rig.ask(Role.VIEWER, "/v1/jobs", limit=1_000)
+    assert 0 < len(first["rows"]) < 40
+    rest = await rig.ask(Role.VIEWER, "/v1/jobs", limit=1_000, cursor=first["cursor"])
+    assert [job["args"]["n"] for job in first["rows"] + rest["rows"]] == list(range(40))
+    many = [{"kind": "small"}] * 60
+    await rig.call(Role.PRODUCER, "POST", "/v1/jobs", many)
+    small = await rig.ask(Role.VIEWER, "/v1/jobs", limit=50, newest=True)
+    assert len(small["rows"]) == 50
+
+
 async def test_jobs_are_found_by_state_kind_key_and_subject(rig: Rig):
     one = await rig.send(kind="x", key="k", subject="s", tenant="t")
     await rig.send(kind="y", due="1h")

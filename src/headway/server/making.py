@@ -197,7 +197,7 @@ def policy_of(body: JobBody) -> JobPolicy:
     Raises:
         InvalidValue: a delay is above its cap.
     """
-    if all(getattr(body, name) is None for name in _OF_POLICY) and body.candidates is None:
+    if body.candidates is None and body.model_fields_set.isdisjoint(_OF_POLICY):
         return DEFAULT_POLICY
     usual = DEFAULT_POLICY
     policy = JobPolicy(
@@ -216,7 +216,7 @@ def policy_of(body: JobBody) -> JobPolicy:
     return usual if policy == usual else policy
 
 
-_OF_POLICY = tuple(name for name in POLICY_FIELDS if name not in {"gates", "stage", "cascade"})
+_OF_POLICY = frozenset(POLICY_FIELDS) - {"gates", "stage", "cascade"}
 
 
 def _or(given: int | None, usual: int) -> int:

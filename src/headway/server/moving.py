@@ -17,6 +17,7 @@ from headway.core.job import MAX_ARGS, MAX_BATCH, derived_id
 from headway.core.state import FINAL, QUEUED, State
 from headway.server.access.caller import Caller
 from headway.server.bodies.move import EditBody, FilterBody
+from headway.server.bounded_page import bounded_page
 from headway.server.making import check_repeat_key
 from headway.server.service import Service
 from headway.server.sight import seen_of
@@ -216,7 +217,8 @@ async def _fitting(
         states=tuple(which.states or APPLIES[move.verb]),
     )
     while left > 0:
-        page = await service.store.read(replace(query, cursor=cursor, limit=min(left, MAX_BATCH)))
+        wanted = replace(query, cursor=cursor, limit=min(left, MAX_BATCH))
+        page = await bounded_page(service.store, wanted)
         states = frozenset(query.states)
         # By key the store goes to the job directly, and looks at nothing else.
         ids = [job.id for job in page.rows if caller.sees(job) and job.state in states]

@@ -18,9 +18,10 @@ from headway.server.access.policy import needs
 from headway.server.asking import PageAsked, RepeatKey, numbered
 from headway.server.bodies.job import JobBody, OneOrMany
 from headway.server.bodies.words import Name, TenantName
+from headway.server.bounded_page import bounded_page
 from headway.server.error_members import named_by_body
 from headway.server.making import make_jobs
-from headway.server.replies.answer import answer
+from headway.server.replies.answer import answer, plain
 from headway.server.replies.jobs import JOBS, MADE, MADE_MANY, WHY
 from headway.server.replies.schema import reply_model
 from headway.server.routes.router import TheService, router
@@ -100,8 +101,8 @@ async def send(
         jobs = await make_jobs(service, caller, bodies, repeat_key=repeat_key)
         made = await send_jobs(service, jobs)
     if isinstance(body, JobBody):
-        return answer(_made(made[0]), 201 if made[0].created else 200)
-    return answer({"jobs": [_made(one) for one in made]})
+        return plain(_made(made[0]), 201 if made[0].created else 200)
+    return plain({"jobs": [_made(one) for one in made]})
 
 
 @ROUTES.get("", operation_id="list_jobs", summary="List jobs", response_model=JOBS)
@@ -113,24 +114,24 @@ async def listing(
     """Lists the jobs that the caller sees, oldest arrival first.
 
     A page may be short, or even empty, and yet have a cursor: a bounded number of jobs was looked
-    at. Runs are only in it if they are asked for; the trail is with each job by itself.
+    at, or they carry much. Runs are only in it if they are asked for; the trail is with each job
+    by itself.
     """
     if asked.lane is not None:
         caller.check_lane(asked.lane)
-    page = await service.store.read(
-        JobsQuery(
-            lane=asked.lane,
-            tenant=caller.tenant(asked.tenant),
-            kind=asked.kind,
-            states=tuple(asked.state),
-            key=asked.key,
-            subject=asked.subject,
-            newest=asked.newest,
-            runs=asked.runs,
-            cursor=numbered(asked.cursor),
-            limit=asked.limit,
-        )
+    query = JobsQuery(
+        lane=asked.lane,
+        tenant=caller.tenant(asked.tenant),
+        kind=asked.kind,
+        states=tuple(asked.state),
+        key=asked.key,
+        subject=asked.subject,
+        newest=asked.newest,
+        runs=asked.runs,
+        cursor=numbered(asked.cursor),
+        limit=asked.limit,
     )
+    page = await bounded_page(service.store, query)
     rows = [job for job in page.rows if caller.sees(job)]
     return answer({"rows": rows, "cursor": page.cursor})
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from headway.contract.definitions import CloseGate, OpenGate, ResetLane, SetLane
 from headway.contract.views import LanesQuery, LaneView, StatsQuery
-from headway.runtime.latency import LaneLatency, lane_latencies
+from headway.runtime.latency import MOST_LANES, LaneLatency, lane_latencies
 from headway.runtime.records import record
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
@@ -54,12 +54,15 @@ async def listing(
 ) -> Response:
     """Lists the lanes that the caller covers, with their jobs by state and their live workers.
 
-    Every name is a lane: one that is asked for and was never used is told as empty.
+    Every name is a lane: one that is asked for and was never used is told as empty. With
+    `latency` a page has at most 200.
     """
     caller.whole()
     stats = await service.store.read(StatsQuery())
     names = None if asked.name is None else tuple(dict.fromkeys(asked.name))
     found = await service.store.read(LanesQuery(names=names))
+    if asked.latency:
+        asked = asked.model_copy(update={"limit": min(asked.limit, MOST_LANES)})
     page = page_of([one for one in found if caller.covers(one.name)], _name, asked)
     rows = await _told(service, page.rows, latency=asked.latency)
     told = {

@@ -40,7 +40,7 @@ NEXT = 3
 class EntryAsked(Asked):
     """What is told of an entry."""
 
-    fires: int = Field(default=10, ge=0, le=1_000, description="How many of its next fires.")
+    fires: int = Field(default=10, ge=0, le=100, description="How many of its next fires.")
 
 
 @ROUTES.get("", operation_id="list_entries", summary="List the timetable", response_model=ENTRIES)
