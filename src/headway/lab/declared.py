@@ -10,7 +10,8 @@ from headway.core.errors import InvariantBroken
 from headway.core.gates.spec import GateNeed
 from headway.lab.gate_specs import backoff, gate_spec
 from headway.lab.outside import Outside
-from headway.lab.scenario import KindTable, LaneTable, Scenario
+from headway.lab.scenario import LaneTable, Scenario
+from headway.lab.scenario_kinds import KindTable
 from headway.runtime.app import App
 from headway.runtime.kind_options import JobOptions
 from headway.runtime.lanes import LaneOptions

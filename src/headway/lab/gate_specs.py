@@ -11,14 +11,8 @@ from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateKind, GateSpec, check_gate_name
 from headway.core.retry import Backoff, RetryPolicy
-from headway.lab.scenario import (
-    GateTable,
-    HoursTable,
-    PoolTable,
-    RateTable,
-    RetryTable,
-    SlotsTable,
-)
+from headway.lab.scenario_gates import GateTable, HoursTable, PoolTable, RateTable, SlotsTable
+from headway.lab.scenario_kinds import RetryTable
 
 
 def gate_spec(name: str, table: GateTable) -> GateSpec:

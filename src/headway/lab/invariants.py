@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from headway.lab.history import FAR_AT, History, Taking, implicit_gates
 from headway.lab.rulebook import Rulebook, shows_open
-from headway.lab.scenario import HoursTable, PoolTable, RateTable, Scenario
+from headway.lab.scenario import Scenario
+from headway.lab.scenario_gates import HoursTable, PoolTable, RateTable
 
 FINAL = frozenset({"succeeded", "dead", "cancelled"})
 

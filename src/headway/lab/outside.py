@@ -13,7 +13,9 @@ from headway.contract.signals import Decided, Heard, Signal
 from headway.contract.store import Store
 from headway.lab.carrier import Carrier, Fate, Webhook
 from headway.lab.draws import Draws
-from headway.lab.scenario import HandOverTable, KindTable, OutcomeTable, PoolTable, Scenario
+from headway.lab.scenario import Scenario
+from headway.lab.scenario_gates import PoolTable
+from headway.lab.scenario_kinds import HandOverTable, KindTable, OutcomeTable
 from headway.runtime.answers import Dead, Ended, Retry, Running, Snooze, Unknown
 from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from headway.lab.history import Changed
-from headway.lab.scenario import HoursTable, PoolTable, RateTable, Scenario, SlotsTable
+from headway.lab.scenario import Scenario
+from headway.lab.scenario_gates import HoursTable, PoolTable, RateTable, SlotsTable
 
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")

@@ -1,4 +1,4 @@
-"""What a scenario file says: the shape of each of its tables.
+"""What a scenario file says: the shape of its tables; of gates and kinds, beside this file.
 
 The file is read by `headway.lab.scenario_file`; what its names refer to is checked there.
 """
@@ -7,94 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self, cast
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
-from headway.core.duration import parse_duration
-from headway.core.errors import InvalidValue
-from headway.core.gates.spec import Hold, Strategy
-from headway.core.instant import parse_instant
-from headway.core.retry import Jitter
 from headway.lab.argument import Drawn
 from headway.lab.distribution import Distribution, Spread
 from headway.lab.moment import When
-
-_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def read_pace(value: object) -> float:
-    """Reads "120/h" as arrivals in a millisecond.
-
-    Raises:
-        InvalidValue: it is no such text.
-    """
-    number, _, unit = str(value).partition("/")
-    try:
-        count = float(number)
-    except ValueError:
-        count = -1.0
-    if unit.strip() not in _UNITS_MS or not 0 <= count < 1e12:
-        message = f"the rate {value!r} is not understood"
-        raise InvalidValue(message, hint='a number of arrivals in a time, as "120/h" (s, m, h, d)')
-    return count / _UNITS_MS[unit.strip()]
-
-
-Span = Annotated[int, BeforeValidator(parse_duration)]
-Instant = Annotated[int, BeforeValidator(parse_instant)]
-Pace = Annotated[float, BeforeValidator(read_pace)]
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class Table(BaseModel):
-    """A table of the file: nothing in it is unknown, and nothing is guessed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class SlotsTable(Table):
-    """A counting semaphore."""
-
-    kind: Literal["slots"]
-    capacity: int
-    shared: bool | None = None
-
-
-class RateTable(Table):
-    """At most `limit` starts in any window."""
-
-    kind: Literal["rate"]
-    limit: int
-    per: Span
-    shared: bool | None = None
-
-
-class HoursTable(Table):
-    """Open at these local times; an exception is a date with spans of its own, or "closed"."""
-
-    kind: Literal["hours"]
-    open: str
-    days: str = "daily"
-    tz: str = "UTC"
-    exceptions: dict[str, str] = {}
-
-
-class PoolTable(Table):
-    """One of several Slots."""
-
-    kind: Literal["pool"]
-    members: dict[str, int]
-    strategy: Strategy = "least_used"
-    shared: bool | None = None
-
-
-GateTable = Annotated[SlotsTable | RateTable | HoursTable | PoolTable, Field(discriminator="kind")]
+from headway.lab.scenario_gates import GateTable
+from headway.lab.scenario_kinds import KindTable
+from headway.lab.scenario_values import Instant, Pace, Span, Table
 
 
 class LaneTable(Table):
@@ -103,95 +23,8 @@ class LaneTable(Table):
     concurrency: PositiveInt | None = None
     target: Span | None = None
     fair: Literal["tenant"] | None = None
-    weights: dict[str, int] = {}
+    weights: dict[str, int] = Field(default_factory=dict[str, int])
     max_backlog: PositiveInt | None = None
-
-
-class UseTable(Table):
-    """A gate that a kind needs, where its name alone does not say enough."""
-
-    gate: str
-    take: PositiveInt = 1
-    hold: Hold = "settled"
-
-
-def _as_use(value: object) -> object:
-    return {"gate": value} if isinstance(value, str) else value
-
-
-Use = Annotated[UseTable, BeforeValidator(_as_use)]
-
-
-class RetryTable(Table):
-    """How often a failed job is tried again, and when."""
-
-    attempts: PositiveInt = 5
-    base: Span = 10_000
-    factor: float = 2.0
-    cap: Span = 3_600_000
-    jitter: Jitter = "full"
-
-
-class OutcomeTable(Table):
-    """What may become of an attempt.
-
-    Attributes:
-        share: how often, relative to the other outcomes.
-        then: what the job does about it.
-        after: for a retry, instead of the policy's delay; for a snooze, how long.
-        length: of the work outside, where it differs from the kind's.
-    """
-
-    share: Annotated[float, Field(ge=0)]
-    then: Literal["succeed", "retry", "die", "snooze"] = "succeed"
-    after: Span | None = None
-    length: Spread | None = None
-
-
-class HandOverTable(Table):
-    """The work goes on outside, and a signal tells its end.
-
-    Attributes:
-        length: of the work outside.
-        timeout: after which nobody waits for the signal any more.
-        lost: the share of signals that never come.
-        late: the share that comes later than the work ends.
-        late_by: how much later.
-        duplicate: the share that comes twice.
-        on_deadline: what becomes of a job whose signal did not come in time.
-        ask: whether the provider is asked first.
-    """
-
-    length: Spread
-    timeout: Span = 1_800_000
-    lost: Share = 0.0
-    late: Share = 0.0
-    late_by: Spread = Distribution(shape="exponential", first_ms=30_000)
-    duplicate: Share = 0.0
-    on_deadline: Literal["dead", "retry"] = "dead"
-    ask: bool = False
-
-
-class KindTable(Table):
-    """A kind of job.
-
-    Attributes:
-        service: how long its handler takes, before it hands over or ends.
-        outcomes: what may become of an attempt; it succeeds where nothing is said.
-    """
-
-    lane: str = "main"
-    gates: list[Use] = []
-    priority: NonNegativeInt = 512
-    tenant: str = ""
-    subject: str | None = None
-    expires: Span | None = None
-    start_within: Span = 1_000
-    timeout: Span | None = None
-    service: Spread = Distribution()
-    outcomes: dict[str, OutcomeTable] = {}
-    retry: RetryTable = RetryTable()
-    hand_over: HandOverTable | None = None
 
 
 class PaceTable(Table):
@@ -228,10 +61,10 @@ class ArrivalsTable(Table):
     pattern: Literal["random", "even"] = "random"
     file: str | None = None
     due: str | None = None
-    fields: list[str] = []
-    present: list[str] = []
-    absent: list[str] = []
-    args: dict[str, Drawn] = {}
+    fields: list[str] = Field(default_factory=list[str])
+    present: list[str] = Field(default_factory=list[str])
+    absent: list[str] = Field(default_factory=list[str])
+    args: dict[str, Drawn] = Field(default_factory=dict[str, Drawn])
     due_after: Spread = Distribution()
     priority: NonNegativeInt | None = None
     cancel: bool = False
@@ -358,9 +191,9 @@ class Scenario(Table):
     tz: str = "UTC"
     duration: Span | None = None
     drain: Span = 0
-    gates: dict[str, GateTable] = {}
-    lanes: dict[str, LaneTable] = {}
+    gates: dict[str, GateTable] = Field(default_factory=dict[str, GateTable])
+    lanes: dict[str, LaneTable] = Field(default_factory=dict[str, LaneTable])
     kinds: dict[str, KindTable]
     arrivals: list[ArrivalsTable]
     workers: list[WorkersTable]
-    moves: list[Move] = []
+    moves: list[Move] = Field(default_factory=list[Move])
