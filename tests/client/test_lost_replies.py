@@ -1,0 +1,158 @@
+"""A proxy loses the reply to each call once: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import pytest
+
+import headway as hw
+from headway.contract.outcomes import Succeeded, Verdict
+from headway.contract.tokens import Role
+from headway.core.state import State
+from tests.client.waiting import Ended, at_work, final, until
+from tests.server.rig import serving
+from tests.servers.proxy import Proxy
+
+
+async def test_job_whose_reply_was_lost_is_sent_once() -> None:
+    async with serving(tokens=False) as rig:
+        with Proxy(rig.url) as proxy:
+            client = hw.Client(proxy.url)
+            await client.job_async("01a1fd7c-0000-7000-8000-000000000000")
+            proxy.lose_reply_to(b"/v1/jobs")
+            sent = await client.send_async("noop")
+            assert proxy.cut.is_set()
+            # The job was there already when the call was repeated.
+            assert not sent.created
+            assert [one.id for one in (await client.jobs_async()).rows] == [sent.id]
+            await client.close_async()
+
+
+async def test_lost_reply_is_told_as_unknown_where_nobody_has_patience() -> None:
+    async with serving(tokens=False) as rig:
+        with Proxy(rig.url) as proxy:
+            client = hw.Client(proxy.url, patience="0s")
+            proxy.lose_reply_to(b"/v1/jobs")
+            with pytest.raises(hw.OutcomeUnknown):
+                await client.send_async("noop", key="order-17")
+            again = await client.send_async("noop", key="order-17")
+            assert not again.created
+            await client.close_async()
+
+
+async def test_unreachable_server_is_told_as_unavailable() -> None:
+    async with serving(tokens=False) as rig:
+        with Proxy(rig.url) as proxy:
+            client = hw.Client(proxy.url, patience="0s")
+            proxy.refuse()
+            with pytest.raises(hw.StoreError):
+                await client.send_async("noop")
+            proxy.resume()
+            assert (await client.send_async("noop")).created
+            await client.close_async()
+
+
+@pytest.mark.parametrize("path", [b"/v1/claims", b"/v1/settlements", b"/v1/leases"])
+async def test_workers_call_whose_reply_was_lost_runs_each_job_once(path: bytes) -> None:
+    app, ended = hw.App("memory://"), Ended()
+
+    @app.job(lane="mail")
+    async def send(n: int) -> None:
+        ended.add(n)
+
+    async with serving(tokens=False) as rig:
+        with Proxy(rig.url) as proxy:
+            producer = hw.Client(rig.url)
+            async with at_work(proxy.url, app, lease="1500ms", concurrency=2):
+                first = await producer.send_many_async(
+                    [{"kind": "send", "args": {"n": 0}, "lane": "mail"}]
+                )
+                await ended.until(1)
+                proxy.lose_reply_to(path)
+                rest = [{**job, "args": {"n": n}} for n in range(1, 9)]
+                sent = await producer.send_many_async(rest)
+                for one in (*first, *sent):
+                    assert await final(rig, one.id) is State.SUCCEEDED
+
+                async def was_cut() -> bool:
+                    return proxy.cut.is_set()
+
+                await until(was_cut)
+            await producer.close_async()
+    assert sorted(ended.all) == list(range(9))
+
+
+async def test_job_that_a_lost_poll_had_claimed_comes_back_with_its_attempt() -> None:
+    app, ended = hw.App("memory://"), Ended()
+
+    @app.job(lane="calls", gates=[hw.Slots("line", 1)])
+    async def call(job: hw.Job, n: int) -> None:
+        ended.add((n, job.attempt))
+
+    async with serving(tokens=False) as rig:
+        with Proxy(rig.url) as proxy:
+            producer = hw.Client(rig.url)
+            async with at_work(proxy.url, app, lease="1500ms"):
+
+                async def waits() -> bool:
+                    return len(rig.service.lobby) == 1
+
+                await until(waits)
+                proxy.cut_after(1)
+                await producer.send_async(call, n=1)
+                await ended.until(1)
+            await producer.close_async()
+    assert ended.all == [(1, 1)]
+
+
+async def test_signal_whose_reply_was_lost_is_applied_once() -> None:
+    async with serving(tokens=False) as rig:
+        with Proxy(rig.url) as proxy:
+            client = hw.Client(proxy.url)
+            proxy.lose_reply_to(b"/v1/signals")
+            reply = await client.signal_async("CA17", event="end", final="succeeded")
+            assert reply.answer in {hw.Heard.ALREADY, hw.Heard.KEPT}
+            await client.close_async()
+
+
+async def test_cancel_whose_reply_was_lost_answers_what_the_first_did() -> None:
+    async with serving(tokens=False) as rig:
+        with Proxy(rig.url) as proxy:
+            client = hw.Client(proxy.url)
+            sent = await client.send_async("noop")
+            proxy.lose_reply_to(b"/v1/moves")
+            assert await client.cancel_async(sent.id) == "cancelled"
+            await client.close_async()
+
+
+async def test_settlement_by_hand_whose_reply_was_lost_is_written_once() -> None:
+    async with serving(tokens=False) as rig:
+        with Proxy(rig.url) as proxy:
+            client = hw.Client(proxy.url)
+            await client.send_async("noop")
+            (job,) = (await client.claim_async("w", request=1)).jobs
+            proxy.lose_reply_to(b"/v1/settlements")
+            verdicts = await client.settle_async("w", [Succeeded(job.id, job.run)])
+            assert verdicts == [Verdict.ALREADY]
+            await client.close_async()
+
+
+async def test_wrong_token_is_told_at_once_and_not_tried_again() -> None:
+    asked: list[bytes] = []
+    async with serving() as rig:
+        with Proxy(rig.url) as proxy:
+            proxy.show(asked.append)
+            token = "hw_0123456789abcdef_" + "A" * 43
+            client = hw.Client(proxy.url, token)
+            with pytest.raises(hw.Unauthenticated) as refused:
+                await client.send_async("noop")
+            assert len([one for one in asked if one.startswith(b"POST")]) == 1
+            assert token not in f"{client!r} {client.store!r} {refused.value!r} {refused.value}"
+            await client.close_async()
+
+
+async def test_token_that_has_expired_is_told_as_such() -> None:
+    async with serving() as rig:
+        client = hw.Client(rig.url, await rig.token(Role.PRODUCER, expires_at=1))
+        with pytest.raises(hw.Unauthenticated):
+            await client.send_async("noop")
+        await client.close_async()
