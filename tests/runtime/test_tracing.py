@@ -26,8 +26,10 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 from psycopg import AsyncConnection
 
 import headway as hw
+from headway.contract.claims import ClaimRequest
 from headway.contract.inserting import InsertsWithin
 from headway.contract.mending import Mendable
+from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.runtime.tracing.sampling import JobRatio, ratio_of
 from headway.runtime.tracing.trace import trace
 from headway.stores import open_store
@@ -239,6 +241,18 @@ async def test_processes_that_share_nothing_but_the_store_make_one_trace(watched
     (claim,) = running.of(sent.id)["claim"]
     assert claim.parent.span_id == enqueue.context.span_id
     assert claim.parent.is_remote
+
+
+async def test_a_settlement_that_is_repeated_after_a_lost_reply_is_told_once(
+    traced: hw.App, spans: Spans
+):
+    sent = await traced.send_async("noop")
+    request = ClaimRequest(worker="w", request=1, lanes=(("main", 1),))
+    (job,) = (await traced.store.claim(request)).jobs
+    settle = SettleRequest(worker="w", outcomes=(Succeeded(job.id, job.run),))
+    verdicts = [await traced.store.settle(settle) for _ in range(2)]
+    assert verdicts == [["done"], ["already"]]
+    assert len(spans.of(sent.id)["settle"]) == 1
 
 
 async def test_a_repeated_enqueue_begins_no_second_trace(traced: hw.App, spans: Spans):

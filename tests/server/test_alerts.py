@@ -237,6 +237,21 @@ async def test_of_all_servers_only_the_one_that_leads_alerts_and_another_takes_o
     assert told.take() == [("no_worker", "calls", False)]
 
 
+async def test_who_leads_again_tells_anew_what_stands_for_others_may_have_told_that_it_healed(
+    world: World,
+):
+    other = world.another(Told())
+    await world.app.send_async("noop", lane="calls")
+    await world.look()
+    assert await world.look(MINUTE) == [("no_worker", "calls", False)]
+    world.pass_by(MINUTE)
+    await other.look()
+    assert await world.look() == []
+    world.pass_by(MINUTE)
+    assert await world.look() == []
+    assert await world.look(MINUTE) == [("no_worker", "calls", False)]
+
+
 async def test_a_store_that_is_away_is_told_by_the_others_too_if_they_wait_longer(world: World):
     told = Told()
     other = world.another(told)
