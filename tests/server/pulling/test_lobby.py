@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.contract.claims import ClaimRequest
+from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.definitions import DefineRequest, LaneSpec, SetLane
 from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.contract.views import JobsQuery, WorkersQuery
@@ -141,16 +141,43 @@ async def test_a_permit_that_comes_back_wakes_who_waits(store: Counted, pullers:
     assert pullers.jobs == [job(2).id]
 
 
+async def test_a_job_that_was_scheduled_before_wakes_who_waits_when_it_is_due(
+    store: Counted, lobby: Lobby
+) -> None:
+    now = (await store.claim(ClaimRequest(worker="c", request=1, lanes=(("x", 1),)))).now
+    await store.enqueue([job(1, due_at=now + 300)])
+    pulled = await lobby.pull(pull("w"), 30)
+    assert [one.id for one in pulled.jobs] == [job(1).id]
+
+
+async def test_what_is_committed_after_a_look_and_before_the_sleep_is_not_slept_through(
+    store: Counted, lobby: Lobby
+) -> None:
+    # A store may wake the first one who waits for nothing.
+    await lobby.pull(pull("w"), 0.3)
+    looks = 0
+
+    async def then_sent(request: ClaimRequest) -> ClaimReply:
+        nonlocal looks
+        reply = await store.store.claim(request)
+        looks += 1
+        if looks == 1:
+            await store.store.enqueue([job(1)])
+        return reply
+
+    store.claim = then_sent
+    pulled = await lobby.pull(pull("w"), 20)
+    assert [one.id for one in pulled.jobs] == [job(1).id]
+
+
 async def test_who_leaves_passes_on_the_turn_that_it_was_given(
     store: Counted, lobby: Lobby, pullers: Pullers
 ) -> None:
-    await pullers.wait(3)
-    first = pullers.tasks[0]
-    line = next(iter(lobby._lines.values()))[1]
+    await pullers.wait(3, "send_*")
+    await store.enqueue([job(1, "send_push")])
     # The turn is given, and before the first one takes it its client goes away.
-    line.stir()
-    first.cancel()
-    await store.enqueue([job(1)])
+    lobby.meet(["send_push"])
+    pullers.tasks[0].cancel()
     await until(lambda: pullers.got)
     assert pullers.workers == ["w0001"]
     await until(lambda: store.open["wait"] == 1)
@@ -185,6 +212,30 @@ async def test_what_was_claimed_for_one_who_left_is_given_back_at_once(
     assert pullers.got[0][1].jobs[0].attempt == 1
     await lobby.finish()
     assert lobby.giving_back == 0
+
+
+async def test_the_answer_to_a_repeated_number_is_never_given_back(
+    store: Counted, lobby: Lobby
+) -> None:
+    await store.enqueue([job(1)])
+    await lobby.pull(pull("w", request=5))
+    again = await lobby.pull(pull("w", request=5))
+    lobby.give_back(again)
+    reached = asyncio.Event()
+
+    async def slow(request: ClaimRequest) -> ClaimReply:
+        reached.set()
+        return await store.store.claim(request)
+
+    store.claim = slow
+    leaving = asyncio.create_task(lobby.pull(pull("w", request=5), 50))
+    await reached.wait()
+    leaving.cancel()
+    await asyncio.wait((leaving,))
+    await lobby.finish()
+    # The first answer may have been heard: the worker still holds the job.
+    page = await store.read(JobsQuery(ids=(job(1).id,)))
+    assert page.rows[0].state is State.RUNNING
 
 
 async def test_nothing_stays_when_all_have_left(
