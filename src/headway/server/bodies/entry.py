@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from headway.contract.definitions import EntrySpec
 from headway.core.job import NewJob
@@ -18,6 +18,18 @@ from headway.server.bodies.words import Positive, Text, When
 
 class EntryBody(Body):
     """When something recurs, and what it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "schedule": "cron: 0 3 * * *",
+                    "tz": "Europe/Berlin",
+                    "job": {"kind": "noop", "lane": "nightly"},
+                }
+            ]
+        }
+    )
 
     schedule: Text = Field(
         description='"cron: 0 3 * * *", "every 30m" or "at 09:00 mon-fri".',

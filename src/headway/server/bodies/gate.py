@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, assert_never
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from headway.contract.definitions import SetGate
 from headway.core.gates.opening import Hours
@@ -100,6 +100,10 @@ def gate_spec(name: str, body: SlotsBody | RateBody | PoolBody | HoursBody) -> G
 class GateNumbersBody(ReasonBody):
     """The numbers of a gate to be set; what is left out stays."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"capacity": 12, "reason": "four more lines"}]}
+    )
+
     capacity: Count | None = Field(
         default=None, description="Of slots, a pool's member, or an implicit gate."
     )
@@ -120,6 +124,10 @@ class GateNumbersBody(ReasonBody):
 
 class UntilBody(ReasonBody):
     """Until when, and why."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"until": "20m", "reason": "a look first"}]}
+    )
 
     after: Span | None = Field(default=None, description="It opens by itself after so long.")
     until: When | None = Field(default=None, description="It opens by itself at this moment.")
@@ -146,6 +154,15 @@ class UntilBody(ReasonBody):
 class ClosureBody(UntilBody):
     """A gate to be closed, for good or until a moment."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"gate": "all", "reason": "stop everything"},
+                {"gate": "tenant:acme", "after": "1h"},
+            ]
+        }
+    )
+
     gate: Name = Field(
         description="Any gate: declared, an instance, pool/member, all, lane:…, tenant:…, kind:….",
         examples=["all"],
@@ -154,6 +171,18 @@ class ClosureBody(UntilBody):
 
 class PermitBody(ReasonBody):
     """A permit to be taken from its holder by force."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "gate": "numbers",
+                    "job": "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11",
+                    "reason": "its call is over",
+                }
+            ]
+        }
+    )
 
     gate: Name = Field(description="Where.")
     job: str = Field(max_length=64, description="Its holder.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from headway.contract.definitions import LaneSpec
 from headway.runtime.lanes import LaneOptions, read_lane
@@ -16,6 +16,10 @@ MOST_WEIGHTS = 1_000
 
 class LaneBody(Body):
     """All that a lane carries; what is left out is as the engine has it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"concurrency": 3, "target": "5s", "max_backlog": 100000}]}
+    )
 
     concurrency: Count | None = Field(
         default=None, description="The most of its jobs in their handlers at once."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from headway.core.errors import PayloadTooLarge
 from headway.core.job import MAX_RESULT
@@ -47,6 +47,17 @@ class RunningBody(Body):
 
 class LeaseBody(Body):
     """A worker says that it lives, and what it holds."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "worker": "worker-1",
+                    "running": [{"job": "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11", "run": 1}],
+                }
+            ]
+        }
+    )
 
     worker: Name = Field(description="As in its claims.", examples=["worker-1"])
     running: list[RunningBody] = Field(

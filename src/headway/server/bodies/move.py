@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from headway.contract.operate import Verb
 from headway.core.state import State
@@ -20,11 +20,19 @@ Reason = Annotated[Text, Field(default="", description="Why; stands on the trail
 class ReasonBody(Body):
     """Why it is done."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"reason": "the customer asked for it"}]}
+    )
+
     reason: Reason = ""
 
 
 class EditBody(ReasonBody):
     """What to change about a job, and why; what is left out stays."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"priority": 1, "due": "20m", "reason": "it cannot wait"}]}
+    )
 
     args: dict[str, Any] | None = Field(
         default=None, description="New arguments, in place of all the old."
@@ -67,6 +75,15 @@ class FilterBody(Body):
 
 class MovesBody(EditBody):
     """One move on many jobs: those named, or those that fit a filter."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"verb": "retry", "filter": {"lane": "mail"}, "reason": "the mail server is back"},
+                {"verb": "cancel", "ids": ["0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11"]},
+            ]
+        }
+    )
 
     verb: Literal["cancel", "retry", "run_now", "edit", "succeed", "kill"] = Field(
         description="What to do."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from headway.contract.tokens import Role
 from headway.server.bodies.body import Body
@@ -15,6 +15,14 @@ MOST_NAMES = 1_000
 
 class TokenBody(Body):
     """A token to be made."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"name": "shop", "roles": ["producer"], "tenants": ["acme"], "expires": "90d"}
+            ]
+        }
+    )
 
     name: Name = Field(description="For people; author on the trail.", examples=["shop"])
     roles: list[Annotated[Role, Field(strict=False)]] = Field(
@@ -36,5 +44,7 @@ class TokenBody(Body):
 
 class RotateBody(Body):
     """For how long the old secret goes on."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"grace": "1h"}]})
 
     grace: Span = Field(default=0, description="After it, only the new secret is accepted.")

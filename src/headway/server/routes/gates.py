@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Body, Query, Response
+from fastapi.openapi.models import Example
 from pydantic import Field
 
 from headway.contract.definitions import CloseGate, DeclareGate, OpenGate, ResetGate
@@ -34,7 +35,24 @@ ROUTES = router("gates", prefix="/v1")
 
 Observer = Annotated[Caller, needs(Permission.OBSERVE)]
 Definer = Annotated[Caller, needs(Permission.DEFINE)]
-_RATE_EXAMPLE = {"kind": "rate", "limit": 7, "per": "1h"}
+_EXAMPLES: dict[str, Example] = {
+    "slots": {"summary": "At most so many", "value": {"kind": "slots", "capacity": 1}},
+    "rate": {"summary": "So many in a window", "value": {"kind": "rate", "limit": 7, "per": "1h"}},
+    "pool": {
+        "summary": "One of several",
+        "value": {"kind": "pool", "members": {"+15550001": 4, "+15550002": 8}},
+    },
+    "hours": {
+        "summary": "At these times",
+        "value": {
+            "kind": "hours",
+            "hours": "09:00-18:00",
+            "days": "mon-fri",
+            "tz": "Europe/Berlin",
+            "exceptions": {"2026-12-25": None},
+        },
+    },
+}
 
 
 class GatesAsked(PageAsked):
@@ -89,7 +107,7 @@ async def one(name: Name, service: TheService, caller: Observer) -> Response:
 )
 async def declare(
     name: Name,
-    body: Annotated[AnyGate, Body(examples=[_RATE_EXAMPLE, {"kind": "slots", "capacity": 1}])],
+    body: Annotated[AnyGate, Body(openapi_examples=_EXAMPLES)],
     service: TheService,
     caller: Definer,
     if_match: IfMatch = None,

@@ -1,0 +1,119 @@
+"""The description of the API is whole: what each operation does, takes, answers and refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jsonschema_rs import Draft202012Validator
+
+from headway.contract.tokens import Role
+from headway.server.build import build
+from headway.server.options import ServerOptions
+from headway.server.service import Service
+from headway.stores import open_store
+from tests.server.rig import serving
+
+
+def description() -> dict[str, Any]:
+    return build(Service(open_store("memory://"), ServerOptions())).openapi()
+
+
+WHOLE = description()
+
+
+def operations() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in WHOLE["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
+
+
+OPERATIONS = dict(operations())
+OURS = {name: one for name, one in OPERATIONS.items() if name.split(" ")[1].split("/")[1] == "v1"}
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema, its reference followed."""
+    while "$ref" in schema:
+        found: Any = WHOLE
+        for part in schema["$ref"].removeprefix("#/").split("/"):
+            found = found[part]
+        schema = found
+    return schema
+
+
+def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, operation in OPERATIONS.items():
+        content = operation.get("requestBody", {}).get("content", {})
+        # What a webhook says is its provider's to describe.
+        if "application/json" in content and "/hooks/" not in name:
+            yield name, content["application/json"]
+
+
+BODY_OF = dict(bodies())
+
+
+def examples_of(media: dict[str, Any]) -> list[Any]:
+    schema = resolved(media.get("schema", {}))
+    named = [one["value"] for one in media.get("examples", {}).values()]
+    single = [media["example"]] if "example" in media else []
+    return [*named, *single, *schema.get("examples", [])]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_says_what_it_does_and_how_it_may_end(name: str) -> None:
+    operation = OPERATIONS[name]
+    assert operation["summary"]
+    assert len(operation["description"]) > 20
+    assert operation["tags"]
+    assert {"4XX", "5XX"} <= operation["responses"].keys()
+    for status in ("4XX", "5XX"):
+        content = operation["responses"][status]["content"]
+        assert content.keys() == {"application/problem+json"}
+    assert any(status.startswith("2") for status in operation["responses"])
+    ids = [one["operationId"] for one in OPERATIONS.values()]
+    assert ids.count(operation["operationId"]) == 1
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_reply_has_a_schema(name: str) -> None:
+    for status, reply in OURS[name]["responses"].items():
+        if status.startswith("2"):
+            assert resolved(reply["content"]["application/json"]["schema"]), status
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_parameter_that_its_name_does_not_tell_is_described(name: str) -> None:
+    for one in OURS[name].get("parameters", []):
+        assert one.get("description") or one["in"] == "path", one["name"]
+
+
+@pytest.mark.parametrize("name", BODY_OF)
+def test_every_body_has_an_example_that_fits_it(name: str) -> None:
+    media = BODY_OF[name]
+    found = examples_of(media)
+    assert found
+    document = {**media["schema"], "components": WHOLE["components"]}
+    for example in found:
+        Draft202012Validator(document).validate(example)
+
+
+async def test_the_examples_of_jobs_are_taken_by_a_server() -> None:
+    async with serving() as rig:
+        for name, body in (
+            ("numbers", {"kind": "slots", "capacity": 1}),
+            ("customer:{phone}", {"kind": "rate", "limit": 7, "per": "1h"}),
+        ):
+            declared = await rig.call(Role.ADMIN, "PUT", f"/v1/gates/{name}", body)
+            assert declared.status_code == 200
+        for name in ("POST /v1/jobs", "POST /v1/moves", "POST /v1/closures", "POST /v1/tokens"):
+            method, path = name.split(" ")
+            for example in examples_of(BODY_OF[name]):
+                reply = await rig.call(Role.ADMIN, method, path, example)
+                assert reply.status_code in {200, 201}, (example, reply.text)
+        for name in ("PUT /v1/lanes/{name}", "PUT /v1/gates/{name}", "PUT /v1/timetable/{name}"):
+            method, path = name.split(" ")
+            for n, example in enumerate(examples_of(BODY_OF[name])):
+                reply = await rig.call(Role.ADMIN, method, path.replace("{name}", f"x{n}"), example)
+                assert reply.status_code == 200, (example, reply.text)
