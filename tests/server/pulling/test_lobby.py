@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from headway.contract.claims import ClaimReply, ClaimRequest
-from headway.contract.definitions import DefineRequest, LaneSpec, SetLane
+from headway.contract.definitions import CloseGate, DefineRequest, LaneSpec, SetLane
 from headway.contract.outcomes import SettleRequest, Succeeded
-from headway.contract.views import JobsQuery, WorkersQuery
+from headway.contract.views import JobsQuery, WhyQuery, WorkersQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.runtime.timing import REAL
+from headway.server.pulling import attendance
 from headway.server.pulling.lobby import Lobby
 from headway.server.pulling.wanted import Wanted
 from headway.stores import open_store
@@ -74,6 +75,8 @@ async def test_a_thousand_who_wait_cost_one_sleep_and_no_claims(
     before = store.calls.copy()
     await pullers.wait(999)
     assert len(lobby) == 1_000
+    # But for one beat in ten seconds, which stands for all of them.
+    del store.calls["beat"], before["beat"]
     assert store.calls == before
     assert store.open["wait"] == 1
 
@@ -252,6 +255,25 @@ async def test_nothing_stays_when_all_have_left(
     await until(lambda: not asyncio.all_tasks() - before)
     workers = await store.read(WorkersQuery())
     assert sum(worker.running for worker in workers) == 1
+
+
+async def test_who_waits_is_told_of_to_those_who_ask_why_nothing_runs(
+    store: Counted, pullers: Pullers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attendance, "EVERY", 0.01)
+    await store.define(DefineRequest(items=(CloseGate(name="all"),), author="test"))
+    await store.enqueue([job(1, "send_mail"), job(2, "calls")])
+    await pullers.wait(2, "send_*")
+    await pullers.wait(1, "calls", "never")
+    lanes: set[str] = set()
+    async with asyncio.timeout(20):
+        while lanes != {"calls", "never", "send_mail"}:
+            workers = await store.read(WorkersQuery())
+            lanes = {lane for one in workers if one.name == "long polls" for lane in one.lanes}
+            await REAL.pause(0.01)
+    why = await store.read(WhyQuery(id=job(1, "send_mail").id))
+    assert why is not None
+    assert "no live worker" not in why.sentence
 
 
 async def test_a_closed_lobby_sends_everybody_home(lobby: Lobby, pullers: Pullers) -> None:

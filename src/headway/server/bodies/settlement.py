@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from headway.core.job import MAX_BATCH
 from headway.server.bodies.body import Body
@@ -12,7 +12,7 @@ from headway.server.bodies.job import MOST_GATES, GateBody, JobBody
 from headway.server.bodies.lease import JobId, RunNumber
 from headway.server.bodies.words import Name, Span, Text, When
 
-MOST_THEN = 100
+MOST_THEN = MAX_BATCH
 """Jobs that follow from one outcome."""
 MOST_CLOSED = 16
 """Gates that one outcome closes."""
@@ -165,6 +165,23 @@ AnyOutcome = (
 
 class SettlementBody(Body):
     """What a worker's runs have to say."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "worker": "worker-1",
+                    "outcomes": [
+                        {
+                            "job": "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11",
+                            "run": 1,
+                            "outcome": "succeeded",
+                        }
+                    ],
+                }
+            ]
+        }
+    )
 
     worker: Name = Field(description="As in its claims.", examples=["worker-1"])
     outcomes: list[Annotated[AnyOutcome, Field(discriminator="outcome")]] = Field(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 
 from headway.contract.store import Store
 from headway.runtime.timing import Timing
+from headway.server.pulling.attendance import Attendance
 from headway.server.pulling.claiming import Claiming
 from headway.server.pulling.known_lanes import KnownLanes
 from headway.server.pulling.line import Line, Look, Place
@@ -31,6 +32,8 @@ class Lobby:
         self._places: dict[str, tuple[Line, Place]] = {}
         self._keeping_up: asyncio.Task[None] | None = None
         self._patterned = 0
+        self._attendance = Attendance(store, timing, self._waited_for)
+        self._attending: asyncio.Task[None] | None = None
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -166,6 +169,7 @@ class Lobby:
         line = Line(self._sleep, self._timing)
         self._lines[group] = (wanted, line)
         self._keep_up(bool(wanted.patterns))
+        self._attend()
         return line
 
     def _leave(self, group: object, line: Line) -> None:
@@ -174,6 +178,23 @@ class Lobby:
         if entry is not None and entry[1] is line and line.is_idle:
             del self._lines[group]
             self._keep_up(-bool(entry[0].patterns))
+            self._attend()
+
+    def _waited_for(self) -> Iterable[str]:
+        for wanted, line in self._lines.values():
+            if line.heard is not None:
+                yield from line.heard.lanes
+            else:
+                yield from (name for name, _ in wanted.among(()))
+
+    def _attend(self) -> None:
+        """The store is told of those who wait if, and only if, there are any."""
+        if self._lines and self._attending is None:
+            work = self._attendance.keep()
+            self._attending = asyncio.get_running_loop().create_task(work, name="long polls")
+        elif not self._lines and self._attending is not None:
+            self._attending.cancel()
+            self._attending = None
 
     def _keep_up(self, more: int) -> None:
         """The lanes are listed now and then if, and only if, somebody waits for a pattern."""
