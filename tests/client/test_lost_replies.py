@@ -63,9 +63,8 @@ async def test_workers_call_whose_reply_was_lost_runs_each_job_once(path: bytes)
         with Proxy(rig.url) as proxy:
             producer = hw.Client(rig.url)
             async with at_work(proxy.url, app, lease="1500ms", concurrency=2):
-                first = await producer.send_many_async(
-                    [{"kind": "send", "args": {"n": 0}, "lane": "mail"}]
-                )
+                job = {"kind": "send", "lane": "mail"}
+                first = await producer.send_many_async([{**job, "args": {"n": 0}}])
                 await ended.until(1)
                 proxy.lose_reply_to(path)
                 rest = [{**job, "args": {"n": n}} for n in range(1, 9)]

@@ -15,6 +15,7 @@ from headway.client.problems import error_of
 from headway.core.draw import draw
 from headway.core.errors import (
     HeadwayError,
+    InvalidValue,
     OutcomeUnknown,
     StoreUnavailable,
     TooManyRequests,
@@ -164,7 +165,7 @@ class Calls:
     async def _try(self, call: Call) -> Reply | _Refusal:
         """Makes a call once."""
         carrier = self._opened()
-        content = None if call.body is None else _encode(call.body)
+        content = None if call.body is None else _encoded(call)
         request = Request(call.method, call.path, content, call.params, call.headers)
         limit_s = self._timeout_s + call.waits_s
         asked_at = self._timing.monotonic()
@@ -199,6 +200,14 @@ class Calls:
         self._drawn += 1
         whole = min(FIRST_PAUSE_S * 2**tries, LONGEST_PAUSE_S)
         return whole * (0.5 + 0.5 * draw(f"{self._seed}:{self._drawn}"))
+
+
+def _encoded(call: Call) -> bytes:
+    try:
+        return _encode(call.body)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        message = f"{call.what}: its body is nothing for JSON: {error}"
+        raise InvalidValue(message[:400]) from None
 
 
 def _lost(call: Call, error: Exception) -> HeadwayError:

@@ -13,7 +13,8 @@ from headway.core.retry import RetryPolicy
 
 Fields = dict[str, object]
 
-_UNSAID = ("", None, (), DEFAULT_POLICY)
+_UNSAID = {"tenant": "", "stage": ""}
+"""Where the empty word says nothing."""
 
 
 def job_body(job: NewJob, now: int) -> Fields:
@@ -45,7 +46,11 @@ def job_body(job: NewJob, now: int) -> Fields:
         "candidates": list(job.candidates) or None,
         "gates": gate_bodies(job.gates) or None,
     }
-    body = {name: value for name, value in said.items() if value not in _UNSAID}
+    body = {
+        name: value
+        for name, value in said.items()
+        if value is not None and value != _UNSAID.get(name)
+    }
     if job.priority != DEFAULT_PRIORITY:
         body["priority"] = job.priority
     if job.expires_at is not None:

