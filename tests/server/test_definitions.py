@@ -218,6 +218,17 @@ async def test_a_lane_is_set_paused_resumed_and_reset(rig: Rig):
     assert (lane["paused"], lane["overridden"], lane["spec"]["concurrency"]) == (False, False, None)
 
 
+async def test_what_an_operator_set_wins_over_a_lane_that_is_declared(rig: Rig):
+    await done(rig, "PUT", "/v1/lanes/a?declare=true", {"concurrency": 1})
+    lane = await rig.ask(VIEWER, "/v1/lanes/a")
+    assert (lane["spec"]["concurrency"], lane["overridden"]) == (1, False)
+    await done(rig, "PUT", "/v1/lanes/a", {"concurrency": 2})
+    await done(rig, "PUT", "/v1/lanes/a?declare=true", {"concurrency": 3})
+    assert (await rig.ask(VIEWER, "/v1/lanes/a"))["spec"]["concurrency"] == 2
+    await done(rig, "DELETE", "/v1/lanes/a")
+    assert (await rig.ask(VIEWER, "/v1/lanes/a"))["spec"]["concurrency"] == 3
+
+
 async def test_lanes_are_listed_in_pages_with_what_they_hold(rig: Rig):
     for lane in "cab":
         await rig.send(lane=lane)

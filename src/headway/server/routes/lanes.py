@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query, Response
 from pydantic import Field
 
-from headway.contract.definitions import CloseGate, OpenGate, ResetLane, SetLane
+from headway.contract.definitions import CloseGate, DeclareLane, OpenGate, ResetLane, SetLane
 from headway.contract.views import LanesQuery, LaneView, StatsQuery
 from headway.runtime.latency import MOST_LANES, LaneLatency, lane_latencies
 from headway.runtime.records import record
@@ -38,6 +38,12 @@ class LaneAsked(Asked):
     latency: bool = Field(
         default=False, description="With what it reaches beside its target; a few reads a lane."
     )
+
+
+class LaneChange(Asked):
+    """In whose name a lane is changed."""
+
+    declare: bool = Field(default=False, description="As code does, and not as an operator.")
 
 
 class LanesAsked(PageAsked, LaneAsked):
@@ -96,16 +102,21 @@ async def one(
     summary="Set what a lane carries",
     response_model=DEFINED,
 )
-async def set_(
+async def set_(  # noqa: PLR0913  (FastAPI's parameters, all by name)
     name: Name,
+    asked: Annotated[LaneChange, Query()],
     body: LaneBody,
     service: TheService,
     caller: Definer,
     if_match: IfMatch = None,
 ) -> Response:
-    """Replaces all that a lane carries; it wins over what code declares, until it is reset."""
+    """Replaces all that a lane carries; it wins over what code declares, until it is reset.
+
+    With `declare` it says so as code does: what an operator has set still wins.
+    """
     check_gate(caller, f"lane:{name}")
-    item = SetLane(spec=body.spec(name))
+    spec = body.spec(name)
+    item = DeclareLane(spec=spec) if asked.declare else SetLane(spec=spec)
     return defined(await define(service, caller, item, if_match=if_match))
 
 
