@@ -102,7 +102,7 @@ async def one(
     summary="Set what a lane carries",
     response_model=DEFINED,
 )
-async def set_(  # noqa: PLR0913  (FastAPI's parameters, all by name)
+async def set_(
     name: Name,
     asked: Annotated[LaneChange, Query()],
     body: LaneBody,
