@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from headway.core.errors import InvalidValue
+from headway.server.connection import Connection
 
 GRACE_S = 10
 """Seconds that requests under way get after a stop."""
@@ -82,6 +83,7 @@ class Listener:
         self._server = _Server(
             uvicorn.Config(
                 app,
+                http=Connection,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
