@@ -6,8 +6,11 @@ This is all that a program needs to declare work, to send it, and to run it.
 from __future__ import annotations
 
 import os
+from typing import Unpack
 
+from headway.client.address import is_server, read_address
 from headway.client.client import Client
+from headway.client.remote_store import RemoteStore
 from headway.contract.outcomes import Closing
 from headway.contract.signals import Decided, Heard, SignalReply
 from headway.contract.store import Store
@@ -63,6 +66,7 @@ from headway.runtime.sources.source import Source
 from headway.runtime.sources.under_way import in_flight
 from headway.runtime.timing import Timing
 from headway.runtime.worker.worker import Worker
+from headway.runtime.worker.worker_options import WorkerOptions
 
 __all__ = [
     "AccessError",
@@ -150,8 +154,9 @@ class App(_App):
         """Makes an app; the store is opened when it is first needed.
 
         Args:
-            url: such as "sqlite:///headway.db" or "memory://"; if not given, HEADWAY_STORE in the
-                environment, else "sqlite:///headway.db".
+            url: such as "sqlite:///headway.db" or "memory://", or of a server, as
+                "https://jobs.example.com"; if not given, HEADWAY_STORE in the environment, else
+                "sqlite:///headway.db".
             store: an open one instead; the app does not close it.
             name: stands on the trail as the author of what the app declares.
             timing: the simulator's.
@@ -164,8 +169,26 @@ class App(_App):
             timing=timing,
         )
 
+    def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
+        """Makes a worker for this app's kinds.
+
+        Args:
+            options: see `WorkerOptions`; it serves all lanes of the app if none are given. On a
+                server, the chores are the server's.
+
+        Returns:
+            The worker; `await worker.run()` works until `worker.stop()`.
+        """
+        store = self.store
+        if isinstance(store, RemoteStore):
+            here: WorkerOptions = {"chores": False, "signal_url": store.signal_url}
+            options = {**here, **options}
+        return super().worker(**options)
+
 
 def _open(url: str) -> Store:
+    if is_server(url):
+        return RemoteStore(read_address(url))
     # Not before it is needed: a program that is given a store loads no database.
     from headway.stores import open_store  # noqa: PLC0415
 

@@ -31,7 +31,6 @@ from headway.testing.conformance.slots import SlotsGroup
 from tests.client.served import Served
 from tests.client.through import ThroughStore
 
-
 NOT_OVER_HTTP = {
     "test_arguments_come_back_byte_for_byte": "JSON is told anew: spaces are not kept",
     "test_arguments_above_the_limit_are_refused_and_those_at_it_are_kept": "arguments are objects",

@@ -17,6 +17,8 @@ from types import FunctionType
 import headway as hw
 from headway.cli.exits import exit_code
 from headway.cli.settings import PREFIX, Settings
+from headway.client.by_hand import ClaimAsked
+from headway.client.looking import JobsAsked
 from headway.contract.operate import Acted, Verb
 from headway.contract.tokens import Role
 from headway.core.duration import format_duration
@@ -194,6 +196,9 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "make": lambda: options(hw.Kind.make, section="Args", skip=("arguments",)),
     "App": lambda: members(hw.App, skip=("importers", "kinds", "move_to", "observe")),
+    "Client": lambda: members(hw.Client, skip=("remote", "patience_s", "post", "wait_for")),
+    "JobsAsked": lambda: options(JobsAsked),
+    "ClaimAsked": lambda: options(ClaimAsked),
     "Kind": lambda: members(
         hw.Kind,
         skip=(

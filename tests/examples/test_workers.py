@@ -17,6 +17,7 @@ from headway.contract.tokens import Role
 from headway.contract.views import StatsQuery, WorkersQuery
 from headway.core.state import State
 from tests.client.waiting import final, until
+from tests.docs.pages import ROOT, read_page
 from tests.server.rig import Rig, serving
 from tests.servers.fixtures import missing
 
@@ -193,3 +194,9 @@ async def until_polling(rig: Rig) -> None:
         return len(rig.service.lobby) == 1
 
     await until(waits)
+
+
+def test_page_shows_the_workers_as_they_are() -> None:
+    page = read_page(ROOT / "docs" / "how-to" / "workers-in-other-languages.md")
+    shown = {block.file: block.text for block in page.blocks if block.file in HANDLERS}
+    assert shown == {name: (WORKERS / name).read_text() for name in HANDLERS}

@@ -52,6 +52,8 @@ def configure_logging(settings: Settings) -> None:
     logger = logging.getLogger()
     logger.handlers = handlers
     logger.setLevel(settings.log_level.upper())
+    # It tells of each request; what matters of them, the client tells.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

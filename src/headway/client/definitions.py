@@ -50,9 +50,11 @@ def definition(item: Item, reason: str, patience_s: float) -> Call:  # noqa: C90
         CallerError: a server cannot be told that.
     """
 
-    def call(method: Method, what: str, name: str, body: object = None) -> Call:
+    def call(
+        method: Method, what: str, name: str, body: object = None, *params: tuple[str, str]
+    ) -> Call:
         path = f"/v1/{what}/{quote(name, safe='')}"
-        return Call(method=method, path=path, body=body, patience_s=patience_s)
+        return Call(method=method, path=path, body=body, params=params, patience_s=patience_s)
 
     match item:
         case DeclareGate():
@@ -61,6 +63,9 @@ def definition(item: Item, reason: str, patience_s: float) -> Call:  # noqa: C90
             return call("PATCH", "gates", item.name, _numbers(item))
         case ResetGate():
             return call("DELETE", "gates", item.name)
+        case DeclareLane():
+            lane = _lane(item.spec)
+            return call("PUT", "lanes", item.spec.name, lane, ("declare", "true"))
         case SetLane():
             return call("PUT", "lanes", item.spec.name, _lane(item.spec))
         case DeclareEntry():

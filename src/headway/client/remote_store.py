@@ -24,7 +24,7 @@ from headway.client.questions import question
 from headway.client.read_record import read_record
 from headway.client.signal_body import signal_body
 from headway.contract.claims import BeatReply, BeatRequest, Claimed, ClaimReply, ClaimRequest
-from headway.contract.definitions import DeclareLane, DefineRequest, FireReply, FireRequest
+from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import Released, SettleRequest, Verdict
@@ -186,8 +186,7 @@ class RemoteStore:
         """As `Store.define`, but one after the other.
 
         What code declares is passed over where the token may not define: what the server has
-        holds then, and a gate that it lacks is told when a job needs it. What a program says of
-        lanes is the server's to declare, with `--app`.
+        holds then, and a gate that it lacks is told when a job needs it.
 
         Raises:
             CallerError: a server is not told that; those before it hold.
@@ -196,11 +195,7 @@ class RemoteStore:
         if request.revision is not None:
             message = "a server is not told many definitions under one revision"
             raise CallerError(message, hint="use the HTTP API, with If-Match for each")
-        lanes = [one.spec.name for one in request.items if isinstance(one, DeclareLane)]
-        if lanes:
-            _log.info("what the program says of its lanes is left to the server: %s", lanes)
-        items = [one for one in request.items if not isinstance(one, DeclareLane)]
-        calls = [definition(one, request.reason, self._patience_s) for one in items]
+        calls = [definition(one, request.reason, self._patience_s) for one in request.items]
         only_declared = all(isinstance(one, DECLARED) for one in request.items)
         revision = 0
         for call in calls:

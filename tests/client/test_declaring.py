@@ -1,0 +1,101 @@
+"""What a program declares, told to a server: as a store would keep it, or left to the server."""
+
+from __future__ import annotations
+
+import headway as hw
+from headway.contract.tokens import Role
+from headway.contract.views import EntryView, JobQuery, LanesQuery, SpecsQuery, TimetableQuery
+from headway.stores.memory import MemoryStore
+from tests.server.rig import serving
+
+
+def declare(app: hw.App) -> None:
+    app.lane("calls", concurrency=5, target="5s", fair="tenant", weights={"acme": 3})
+
+    @app.job(
+        lane="calls",
+        gates=[
+            hw.Pool("numbers", {"+1": 4, "+2": 8}, strategy="round_robin"),
+            hw.Rate("customer:{phone}", 7, per="1h"),
+            hw.Hours(
+                "hours:{tz}",
+                "09:00-12:00,22:00-06:00",
+                days="mon-fri",
+                tz="{tz}",
+                exceptions={"2026-12-25": None, "2026-12-24": "09:00-12:00"},
+            ),
+            hw.Slots("lines", 3),
+        ],
+    )
+    async def call(phone: str, tz: str) -> None: ...
+
+    @app.job(lane="calls", retry=hw.Backoff(attempts=2))
+    async def tidy() -> None: ...
+
+    app.timetable("nightly", tidy, schedule=hw.Cron("0 3 * * *", tz="Europe/Rome"), overlap="one")
+    app.timetable("often", tidy, schedule=hw.Every(90_000, anchor_at=7_000))
+    app.timetable("early", tidy, schedule=hw.At("06:30", tz="UTC", days="mon-fri"))
+
+
+async def test_server_keeps_what_a_program_declares_as_a_store_would() -> None:
+    near = MemoryStore()
+    local = hw.App(store=near)
+    declare(local)
+    await local.declare()
+    async with serving(tokens=False) as rig:
+        far = hw.App(rig.url)
+        declare(far)
+        await far.declare()
+        for query in (SpecsQuery(), LanesQuery(names=("calls",))):
+            assert await rig.store.read(query) == await near.read(query)
+        told, kept = await rig.store.read(TimetableQuery()), await near.read(TimetableQuery())
+        assert [_entry(one) for one in told] == [_entry(one) for one in kept]
+        await far.close_async()
+    await near.close()
+
+
+def _entry(view: EntryView) -> tuple[object, ...]:
+    spec, job = view.spec, view.spec.job
+    return spec.name, spec.schedule, spec.misfire, spec.overlap, job.kind, job.lane, job.policy
+
+
+async def test_program_that_may_not_declare_leaves_it_to_the_server() -> None:
+    async with serving() as rig:
+        app = hw.App(store=hw.Client(rig.url, rig.tokens[Role.PRODUCER]).store)
+        declare(app)
+        await app.declare()
+        assert await rig.store.read(SpecsQuery()) == ()
+        await app.store.close()
+
+
+async def test_send_of_a_kind_carries_gates_policy_and_all_options() -> None:
+    async with serving(tokens=False) as rig:
+        app = hw.App(rig.url)
+
+        @app.job(lane="offers", stages={"check": [], "dial": [hw.Slots("line", 1)]}, expires="1h")
+        async def call(phone: str) -> hw.Next:
+            return hw.Next("dial")
+
+        @call.stage("dial")
+        async def dial(phone: str) -> None: ...
+
+        @app.job(
+            lane="offers",
+            gates=[hw.Slots("line:{phone}", 2).take(2, hold="run")],
+            retry=hw.Backoff(attempts=3, base="5s", jitter="none"),
+            timeout="1m",
+            keep="1d",
+            on_deadline="retry",
+        )
+        async def whole(phone: str) -> None: ...
+
+        for kind in (call, whole):
+            more = {"tenant": "acme", "subject": "s", "key": kind.name, "priority": 7}
+            job = kind.make(phone="+1", due="2040-01-01T00:00Z", **more)
+            (sent,) = await app.send_many_async([job])
+            stored = await rig.store.read(JobQuery(id=sent.id))
+            for name in ("id", "kind", "lane", "tenant", "subject", "stage", "args", "priority"):
+                assert getattr(stored, name) == getattr(job, name), name
+            for name in ("due_at", "expires_at", "key", "gates", "policy"):
+                assert getattr(stored, name) == getattr(job, name), name
+        await app.close_async()
