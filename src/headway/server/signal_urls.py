@@ -54,14 +54,12 @@ def by_token_or_signature() -> Any:  # noqa: ANN401  (FastAPI's own marker)
     return Depends(TokenOrSignature(Permission.SIGNAL))
 
 
-def signal_url(service: Service, ref: str, base: str) -> str:
-    """Where the outside world signals a run.
+def signal_urls(service: Service, base: str) -> SignalUrls:
+    """Makes the URLs under which the outside world signals runs.
 
     Args:
-        service: whose keys sign it.
-        ref: the run's reference.
+        service: whose keys sign them.
         base: the server's own address, used while the public one is not known.
     """
     options = service.options
-    urls = SignalUrls(base=options.public_url or base, keys=options.signing_keys)
-    return urls.url(ref, service.timing.wall_at())
+    return SignalUrls(base=options.public_url or base, keys=options.signing_keys)

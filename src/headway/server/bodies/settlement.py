@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from headway.core.job import MAX_BATCH
-from headway.server.bodies.body import Body
+from headway.server.bodies.body import Body, Several
 from headway.server.bodies.job import MOST_GATES, GateBody, JobBody
 from headway.server.bodies.lease import JobId, RunNumber
 from headway.server.bodies.words import Name, Span, Text, When
@@ -43,11 +43,11 @@ class OutcomeBody(Body):
 
     job: str = JobId
     run: int = RunNumber
-    then: list[JobBody] = Field(
-        default=[], max_length=MOST_THEN, description="Jobs to create in the same step."
+    then: Several[JobBody] = Field(
+        default_factory=list, max_length=MOST_THEN, description="Jobs to create in the same step."
     )
-    close: list[CloseBody] = Field(
-        default=[], max_length=MOST_CLOSED, description="Gates to close in the same step."
+    close: Several[CloseBody] = Field(
+        default_factory=list, max_length=MOST_CLOSED, description="Gates to close in the same step."
     )
 
 
@@ -95,7 +95,7 @@ class NextStageBody(OutcomeBody):
 
     outcome: Literal["next_stage"]
     stage: Name = Field(description="Of the job's kind.")
-    gates: list[Name | GateBody] | None = Field(
+    gates: Several[Name | GateBody] | None = Field(
         default=None,
         max_length=MOST_GATES,
         description="Declared gates of that stage; left out where the server's App has the kind.",
@@ -184,7 +184,7 @@ class SettlementBody(Body):
     )
 
     worker: Name = Field(description="As in its claims.", examples=["worker-1"])
-    outcomes: list[Annotated[AnyOutcome, Field(discriminator="outcome")]] = Field(
+    outcomes: Several[Annotated[AnyOutcome, Field(discriminator="outcome")]] = Field(
         min_length=1,
         max_length=MAX_BATCH,
         description="Each is checked and written by itself, in this order.",

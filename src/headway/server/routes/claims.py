@@ -19,7 +19,7 @@ from headway.server.replies.claimed import ClaimedModel, claimed_record
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
-from headway.server.signal_urls import signal_url
+from headway.server.signal_urls import signal_urls
 
 ROUTES = router("work")
 
@@ -88,10 +88,11 @@ async def claim(
 
 
 def _told(service: Service, pulled: Pulled, base: str) -> dict[str, object]:
+    urls, now = signal_urls(service, base), service.timing.wall_at()
     jobs: list[object] = []
     for one in pulled.jobs:
         ref = f"{one.id}:{one.run}"
-        jobs.append(claimed_record(one, ref, signal_url(service, ref, base)))
+        jobs.append(claimed_record(one, ref, urls.url(ref, now)))
     return {
         "request": pulled.request,
         "jobs": jobs,
