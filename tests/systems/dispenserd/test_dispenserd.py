@@ -14,6 +14,7 @@ from headway.contract.views import JobsQuery, LanesQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.runtime.timing import REAL
+from headway.systems.lanes.dispenserd.app import dispenserd
 from tests.servers.stores import EVERYWHERE, NewUrl
 from tests.systems.dispenserd.rig import Rig, serving
 
@@ -303,3 +304,29 @@ async def test_it_works_on_every_store(new_url: NewUrl, kind: str) -> None:
         assert await rig.messages() == ["2", "1"]
         assert (await rig.post("/receive_noblock"))["message"] == "2"
         assert (await rig.get("/"))["payload"]["queued_jobs"] == {"main": 1}
+
+
+async def test_a_reply_that_breaks_off_puts_the_job_back_where_it_stood(rig: Rig) -> None:
+    app = dispenserd(rig.service)
+    body, gone = [b""], asyncio.Event()
+    written: list[bytes] = []
+
+    async def receive() -> dict[str, Any]:
+        if body:
+            return {"type": "http.request", "body": body.pop(), "more_body": False}
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        # A server says nothing of a client that goes away while it is written to.
+        gone.set()
+        written.append(message.get("body", b""))
+
+    scope = {"type": "http", "method": "POST", "path": "/receive_block", "headers": []}
+    await rig.schedule("a")
+    await rig.schedule("b")
+    await app({**scope, "query_string": b"", "root_path": "", "state": {}}, receive, send)
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(b"".join(written))
+    await rig.service.lobby.finish()
+    assert await rig.messages() == ["a", "b"]
