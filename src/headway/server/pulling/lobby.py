@@ -144,6 +144,8 @@ class Lobby:
         )
 
     async def _sleep(self, look: Look) -> None:
+        # Only now, so that a pull which finds something at once starts nothing beside it.
+        self._mind()
         if look.lanes:
             await self._store.wait(look.lanes, look.reply.next_at, look.reply.seen)
         else:
@@ -168,8 +170,7 @@ class Lobby:
             return entry[1]
         line = Line(self._sleep, self._timing)
         self._lines[group] = (wanted, line)
-        self._keep_up(bool(wanted.patterns))
-        self._attend()
+        self._patterned += bool(wanted.patterns)
         return line
 
     def _leave(self, group: object, line: Line) -> None:
@@ -177,8 +178,8 @@ class Lobby:
         entry = self._lines.get(group)
         if entry is not None and entry[1] is line and line.is_idle:
             del self._lines[group]
-            self._keep_up(-bool(entry[0].patterns))
-            self._attend()
+            self._patterned -= bool(entry[0].patterns)
+            self._mind()
 
     def _waited_for(self) -> Iterable[str]:
         for wanted, line in self._lines.values():
@@ -187,21 +188,16 @@ class Lobby:
             else:
                 yield from (name for name, _ in wanted.among(()))
 
-    def _attend(self) -> None:
-        """The store is told of those who wait if, and only if, there are any."""
+    def _mind(self) -> None:
+        """While somebody waits, the store is told; while it is for a pattern, lanes are listed."""
+        loop = asyncio.get_running_loop()
         if self._lines and self._attending is None:
-            work = self._attendance.keep()
-            self._attending = asyncio.get_running_loop().create_task(work, name="long polls")
+            self._attending = loop.create_task(self._attendance.keep(), name="long polls")
         elif not self._lines and self._attending is not None:
             self._attending.cancel()
             self._attending = None
-
-    def _keep_up(self, more: int) -> None:
-        """The lanes are listed now and then if, and only if, somebody waits for a pattern."""
-        self._patterned += more
         if self._patterned and self._keeping_up is None:
-            work = self._known.keep_up()
-            self._keeping_up = asyncio.get_running_loop().create_task(work, name="lanes of pulls")
+            self._keeping_up = loop.create_task(self._known.keep_up(), name="lanes of long polls")
         elif not self._patterned and self._keeping_up is not None:
             self._keeping_up.cancel()
             self._keeping_up = None
