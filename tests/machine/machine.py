@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from random import Random
 
 from hypothesis import HealthCheck, settings
@@ -41,7 +42,7 @@ from headway.contract.views import (
     TimetableQuery,
     WhyQuery,
 )
-from headway.core.job import NewJob
+from headway.core.job import NewJob, derived_id, ids_after
 from headway.core.state import State
 from tests.machine.drawing import (
     DELAYS,
@@ -110,8 +111,18 @@ class StoresMachine(RuleBasedStateMachine):
             if not again:
                 self.made += 1
             number = dice.randint(1, self.made) if again else self.made
-            made.append(draw_job(dice, self.pair.clock(), number))
+            job = draw_job(dice, self.pair.clock(), number)
+            if self.known and dice.randint(0, 11) == 0:
+                job = replace(job, id=self.id_of_a_follower(dice))
+            made.append(job)
         return made
+
+    def id_of_a_follower(self, dice: Random) -> str:
+        """The id that a job which follows one of these would have, if nobody else had it."""
+        cause = self.any_job(dice)
+        parts = dice.choice([("on_final", cause, 1), ("reconcile", cause, 1, 1)])
+        first = derived_id(*parts)
+        return dice.choice([first, first, *ids_after(first, 2)])
 
     def any_run(self, dice: Random) -> Run:
         # The latest are the ones that most likely live.

@@ -14,14 +14,13 @@ import pytest_asyncio
 from headway.contract.claims import Claimed, ClaimRequest
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.enqueue import InFlight
-from headway.contract.operate import ActRequest, Verb
-from headway.contract.outcomes import HandedOver, Returned, SettleRequest
+from headway.contract.outcomes import HandedOver, Returned, SettleRequest, Succeeded
 from headway.contract.signals import Decided, Signal, SignalKind
 from headway.contract.store import Store
 from headway.contract.views import JobQuery
-from headway.core.errors import CallerError, InvalidState, UnknownGate
+from headway.core.errors import IdConflict, InvalidState, UnknownGate
 from headway.core.gates.slots import Slots
-from headway.core.job import FollowUp, JobPolicy, NewJob, derived_id
+from headway.core.job import FollowUp, JobPolicy, NewJob
 from headway.core.state import State
 from headway.stores import open_store
 from headway.stores.memory import MemoryStore
@@ -90,18 +89,18 @@ async def test_events_that_an_undone_step_had_taken_are_applied_in_the_order_in_
     assert view.state is State.DEAD
 
 
-async def test_move_that_what_must_follow_refuses_leaves_nothing_behind(store: Store) -> None:
-    alert = FollowUp(kind="alert", states=(State.CANCELLED,))
-    made = job(policy=JobPolicy(on_final=alert))
-    # Somebody has taken the id that its alert would have.
-    taken = replace(job(), id=derived_id("on_final", made.id, 1))
+async def test_settlement_that_what_must_follow_refuses_leaves_nothing_behind(
+    store: Store,
+) -> None:
+    alert = FollowUp(kind="alert", states=(State.SUCCEEDED,))
+    made, taken = job(policy=JobPolicy(on_final=alert)), job(due_at=2**42)
     await store.enqueue([made, taken])
+    (run,) = await claimed(store, 1)
     before = await dump(store)
-    request = ActRequest(
-        request="act-1", ids=(made.id,), verb=Verb.CANCEL, author="ann", reason="it"
-    )
-    with pytest.raises(CallerError):
-        await store.act(request)
+    # Its alert could follow, and what the run asks for cannot.
+    said = Succeeded(run.id, run.run, then=(replace(taken, kind="text"),))
+    with pytest.raises(IdConflict):
+        await store.settle(SettleRequest(worker=WORKER, outcomes=(said,)))
     assert await dump(store) == before
 
 

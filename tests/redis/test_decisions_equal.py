@@ -15,7 +15,7 @@ from headway.core.gates.hours import is_open, next_opening
 from headway.core.gates.pool import choose
 from headway.core.gates.spec import STRATEGIES, GateKind, GateSpec, GateUse
 from headway.core.gates.view import MemberView
-from headway.core.job import DEFAULT_POLICY, FollowUp, body_hash, derived_id
+from headway.core.job import DEFAULT_POLICY, FollowUp, body_hash, derived_id, ids_after
 from headway.core.lane_share import share
 from headway.core.retry import JITTERS, RetryPolicy
 from headway.core.state import State
@@ -110,7 +110,9 @@ def test_a_retry_waits_as_long(lua: Snippets, policy: RetryPolicy, attempt: int,
 
 @given(parts=st.lists(NAMES | st.integers(0, 2**53), min_size=1, max_size=4))
 def test_a_derived_id_is_the_same(lua: Snippets, parts: list[str | int]) -> None:
-    assert lua.run("return Ids.derived_id(request)", parts) == derived_id(*parts)
+    mine = derived_id(*parts)
+    assert lua.run("return Ids.derived_id(request)", parts) == mine
+    assert lua.run("return Ids.ids_after(request, 3)", mine) == ids_after(mine, 3)
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -135,18 +136,19 @@ PLAIN = derived_id("rolling", "plain")
 
 
 @pytest.mark.parametrize("result", [None, b"1"], ids=["plain", "result"])
-async def test_settle_that_a_follow_up_refuses_leaves_plain_ends_unwritten_too(
+async def test_settle_that_what_follows_refuses_leaves_plain_ends_unwritten_too(
     store: Store, contents: Read, result: bytes | None
 ) -> None:
-    """Somebody has taken the id that the follow-up of the first would have."""
-    taken = NewJob(id=derived_id("on_final", FIRST, 1), kind="other", due_at=2**42)
+    """Somebody has taken the id of the job that is to follow the first."""
+    taken = NewJob(id=derived_id("rolling", "taken"), kind="other", due_at=2**42)
     plain = NewJob(id=PLAIN, kind="plain")
     await store.enqueue([taken, plain])
     claimed = await store.claim(
         ClaimRequest(worker="w", request=2, lanes=(("main", 1),), n=1, free=1)
     )
     assert [one.id for one in claimed.jobs] == [PLAIN]
-    outcomes = (Succeeded(PLAIN, 1), Succeeded(FIRST, 1, result=result))
+    then = (replace(taken, kind="wanted"),)
+    outcomes = (Succeeded(PLAIN, 1), Succeeded(FIRST, 1, then=then, result=result))
     await assert_refused(settle(store, *outcomes), IdConflict, contents)
 
 

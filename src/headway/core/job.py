@@ -151,3 +151,20 @@ def derived_id(*parts: object) -> str:
     raw[8] = raw[8] & 0x3F | 0x80
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def ids_after(taken: str, n: int) -> list[str]:
+    """The ids that a job that follows may have besides, where another has its own.
+
+    Args:
+        taken: its derived id, or the last that was tried.
+        n: how many.
+
+    Returns:
+        Those that follow it in its series, in their order.
+    """
+    found: list[str] = []
+    for _ in range(n):
+        taken = derived_id("after", taken)
+        found.append(taken)
+    return found

@@ -19,7 +19,7 @@ def follow_up(row: JobRow, follow: FollowUp) -> NewJob:
         follow: what its kind says.
 
     Returns:
-        The job; its id is derived.
+        The job; its id is derived, and gives way to the next of its series where it is taken.
     """
     body = {"job": row.id, "state": str(row.state), "reason": row.reason}
     return NewJob(

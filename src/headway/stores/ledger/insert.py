@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headway.contract.enqueue import Enqueued
 from headway.core.cascade import Cascade
 from headway.core.check import check_jobs
 from headway.core.errors import BacklogFull, IdConflict, KeyConflict
 from headway.core.gates.spec import GateUse
-from headway.core.job import DEFAULT_POLICY, NewJob, body_hash
+from headway.core.job import DEFAULT_POLICY, NewJob, body_hash, ids_after
 from headway.core.state import FINAL, State
 from headway.stores.ledger.flow_of import flow_of
 from headway.stores.ledger.followups import follow_up
@@ -19,14 +20,17 @@ from headway.stores.ledger.retention import kept_for
 from headway.stores.ledger.rows import JobRow, KeyRow
 
 Shape = tuple[str, str, str, tuple[GateUse, ...], int]
+MOST_LOOKED_AT = 64
+"""Ids of a series that are looked at together, at most."""
 
 
 class Insertion:
     """One batch of new jobs."""
 
-    def __init__(self, ledger: Ledger, book: GateBook, *, limited: bool) -> None:
+    def __init__(self, ledger: Ledger, book: GateBook, *, limited: bool, derived: bool) -> None:
         self.ledger = ledger
         self.limited = limited
+        self.derived = derived
         self.book = book
         self.models: dict[Shape, JobRow] = {}
         self.rows: list[JobRow] = []
@@ -39,6 +43,8 @@ class Insertion:
         """Inserts what does not exist; the replies are in the order of the jobs."""
         check_jobs(jobs)
         known = self.ledger.jobs.known([job.id for job in jobs])
+        if self.derived and known:
+            jobs = [self._find_id(job, known) if job.id in known else job for job in jobs]
         standing = {
             (row.tenant, row.key): row
             for row in self.ledger.keys.load(
@@ -67,10 +73,26 @@ class Insertion:
         self._write()
         return replies
 
+    def _find_id(self, job: NewJob, known: set[str]) -> NewJob:
+        """The job under the first id of its series that is free, or under which it is there.
+
+        Ids can be chosen, so that somebody may have taken the one that it would have; what must
+        follow follows all the same.
+        """
+        series = [job.id]
+        while True:
+            rows = self.ledger.jobs.load(series)
+            for one in series:
+                row = rows.get(one)
+                if row is not None and not _is_of(row, job):
+                    continue
+                if row is not None:
+                    known.add(one)
+                return replace(job, id=one)
+            series = ids_after(series[-1], min(2 * len(series), MOST_LOOKED_AT))
+
     def _check_same(self, job: NewJob) -> None:
-        row = self.ledger.jobs.load([job.id])[job.id]
-        body = row.body or body_hash(row.kind, row.lane, row.tenant, row.subject, row.args)
-        _refuse_other_body(job, body)
+        _refuse_other_body(job, _body_of(self.ledger.jobs.load([job.id])[job.id]))
 
     def _holder(self, job: NewJob, standing: dict[tuple[str, str], KeyRow]) -> str | None:
         if job.key is None:
@@ -170,7 +192,7 @@ class Insertion:
         for lane, at in self.wakes:
             ledger.wake(lane, at)
         if self.follow:
-            insert_new(ledger, self.book, self.follow, limited=False)
+            insert_new(ledger, self.book, self.follow, limited=False, derived=True)
 
     def _check_backlog(self) -> None:
         specs = self.ledger.lanes.load(lane for lane, _ in self.counts)
@@ -195,7 +217,12 @@ def needs_care(has_follow_up: bool, cascade: bool, keep_ms: int) -> bool:
 
 
 def insert_new(
-    ledger: Ledger, book: GateBook, jobs: Sequence[NewJob], *, limited: bool = True
+    ledger: Ledger,
+    book: GateBook,
+    jobs: Sequence[NewJob],
+    *,
+    limited: bool = True,
+    derived: bool = False,
 ) -> list[Enqueued]:
     """Inserts jobs that do not exist yet, within a step.
 
@@ -204,6 +231,8 @@ def insert_new(
         book: the step's gates; hours that are new are added to it, and the caller saves it.
         jobs: all or none.
         limited: whether a lane's `max_backlog` holds; what must follow is never refused.
+        derived: whether the ids are derived; one that another job has gives way to the next of its
+            series, and is no conflict.
 
     Returns:
         As `Store.enqueue`.
@@ -214,7 +243,16 @@ def insert_new(
         UnknownGate: a gate is not declared; the step must be rolled back.
         BacklogFull: a lane is full; the step must be rolled back.
     """
-    return Insertion(ledger, book, limited=limited).add(jobs)
+    return Insertion(ledger, book, limited=limited, derived=derived).add(jobs)
+
+
+def _body_of(row: JobRow) -> bytes:
+    return row.body or body_hash(row.kind, row.lane, row.tenant, row.subject, row.args)
+
+
+def _is_of(row: JobRow, job: NewJob) -> bool:
+    """Whether the row is this job, made before; all fires of an entry have the same body."""
+    return (row.entry, row.fired_at, _body_of(row)) == (job.entry, job.fired_at, job.body_hash())
 
 
 def _refuse_other_body(job: NewJob, body: bytes) -> None:

@@ -34,6 +34,7 @@ class Step:
         self.releases: list[tuple[str, str | None, str | None]] = []
         self.tickets: dict[tuple[str, int], None] = {}
         self.follow: list[NewJob] = []
+        self.then: list[NewJob] = []
         self.woken: dict[tuple[str | None, int | None], None] = {}
 
     def load(self, ids: Iterable[str]) -> None:
@@ -228,9 +229,12 @@ class Step:
         if self.runs:
             ledger.jobs.add_runs(self.runs)
             self.runs = []
-        while self.follow:
+        if self.follow:
             follow, self.follow = self.follow, []
-            insert_new(ledger, self.book, follow, limited=False)
+            insert_new(ledger, self.book, follow, limited=False, derived=True)
+        if self.then:
+            then, self.then = self.then, []
+            insert_new(ledger, self.book, then, limited=False)
         for gate, flow in self.tickets:
             feed_flow(self.book, gate, flow)
         self.tickets = {}

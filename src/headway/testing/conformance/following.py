@@ -22,10 +22,11 @@ from headway.contract.outcomes import (
 )
 from headway.contract.signals import Decided
 from headway.contract.views import JobView
-from headway.core.job import FollowUp, NewJob
+from headway.core.errors import IdConflict
+from headway.core.job import FollowUp, NewJob, derived_id, ids_after
 from headway.core.state import FINAL, State
 from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.played import policy_with
+from headway.testing.conformance.played import policy_with, take_ids
 from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
 
@@ -146,6 +147,62 @@ class FollowGroup(ConformanceGroup):
         job = await rig.add(policy=ALWAYS)
         await rig.define(DeclareLane(spec=LaneSpec(name="alerts", max_backlog=0)))
         await rig.act(Verb.KILL, job.id)
+        assert len(await followers(rig)) == 1
+
+    @pytest.mark.parametrize("end", WAYS, ids=lambda end: end.__name__)
+    async def test_on_final_job_is_created_though_others_took_the_ids_it_would_have(
+        self, rig: Rig, end: Callable[[Rig, NewJob], Awaitable[None]]
+    ) -> None:
+        job = await rig.add(policy=ALERT, expires_at=rig.clock() + 60_000)
+        first = derived_id("on_final", job.id, 1)
+        taken = [first, *ids_after(first, 4)]
+        await take_ids(rig, *taken)
+        await end(rig, job)
+        view = await rig.view(job.id)
+        assert view.state is State.DEAD
+        (alert,) = await followers(rig)
+        assert json.loads(alert.args) == {"job": job.id, "state": "dead", "reason": view.reason}
+        assert alert.id not in taken
+        assert [(await rig.view(one)).kind for one in taken] == ["other"] * 5
+
+    async def test_on_final_job_that_is_there_already_is_not_created_again(self, rig: Rig) -> None:
+        job = await rig.add(policy=ALERT)
+        first = derived_id("on_final", job.id, 1)
+        await take_ids(rig, first)
+        body = {"job": job.id, "state": "dead", "reason": "bad"}
+        (second,) = ids_after(first, 1)
+        await rig.add(
+            id=second,
+            kind="alert",
+            subject=job.subject,
+            args=json.dumps(body, separators=(",", ":")).encode(),
+            due_at=rig.clock() + 9_000,
+            key=None,
+        )
+        await by_dying(rig, job)
+        assert [alert.id for alert in await followers(rig)] == [second]
+
+    async def test_what_follows_a_cascade_of_nobody_is_created_though_another_has_its_id(
+        self, rig: Rig
+    ) -> None:
+        policy = policy_with(cascade=True, on_final=FollowUp(kind="alert"))
+        offer = rig.jobs.make(policy=policy, candidates=())
+        await take_ids(rig, derived_id("on_final", offer.id, 1))
+        assert [one.created for one in await rig.enqueue(offer)] == [True]
+        assert await rig.state(offer.id) is State.DEAD
+        assert len(await followers(rig)) == 1
+
+    async def test_then_job_whose_id_another_has_refuses_the_settlement(self, rig: Rig) -> None:
+        await rig.add(policy=ALWAYS)
+        worker = rig.worker()
+        run = await worker.take_one()
+        child = rig.jobs.make(kind="alert")
+        await take_ids(rig, child.id)
+        with pytest.raises(IdConflict, match=child.id):
+            await worker.say(Succeeded(run.id, run.run, then=(child,)))
+        assert await rig.state(run.id) is State.RUNNING
+        assert await followers(rig) == []
+        assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
         assert len(await followers(rig)) == 1
 
     async def test_retried_job_creates_nothing_yet(self, rig: Rig) -> None:

@@ -20,10 +20,10 @@ from headway.contract.outcomes import (
 )
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.core.gates.slots import Slots
-from headway.core.job import FollowUp
+from headway.core.job import FollowUp, derived_id, ids_after
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
-from headway.testing.conformance.played import dial, policy_with
+from headway.testing.conformance.played import dial, policy_with, take_ids
 from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LEASE_MS
 from headway.testing.jobs import use_of
@@ -187,6 +187,17 @@ class ReconcileGroup(ConformanceGroup):
         await rig.pass_time(LEASE_MS + 1)
         assert (await rig.view(call.id)).in_doubt
         assert len(await reconcilers(rig)) == 1
+
+    async def test_provider_is_asked_each_time_though_others_took_the_ids_of_those_who_ask(
+        self, rig: Rig
+    ) -> None:
+        call = await dial(rig, policy=ASKING)
+        first = derived_id("reconcile", call.id, call.run, 1)
+        await take_ids(rig, first, *ids_after(first, 2))
+        await rig.pass_time(LEASE_MS + 1)
+        assert (await rig.view(call.id)).in_doubt
+        (asking,) = await reconcilers(rig)
+        assert call.id.encode() in (await rig.view(asking)).args
 
     async def test_job_that_asks_can_be_claimed_and_names_whom_it_asks_for(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)

@@ -50,6 +50,12 @@ class Call:
     worker: PlayedWorker
 
 
+async def take_ids(rig: Rig, *ids: str) -> None:
+    """Enqueues jobs of a kind and a lane of nobody else under ids that others would have."""
+    for taken in ids:
+        await rig.add(id=taken, kind="other", lane="others", key=None)
+
+
 async def dial(
     rig: Rig,
     *,

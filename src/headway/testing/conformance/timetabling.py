@@ -19,11 +19,13 @@ from headway.contract.outcomes import Failed, HandedOver, Succeeded
 from headway.contract.views import EntryView, JobView, TimetableQuery
 from headway.core.errors import UnknownEntry
 from headway.core.gates.slots import Slots
+from headway.core.job import derived_id, ids_after
 from headway.core.state import State
 from headway.core.timetable.misfire import MisfirePolicy
 from headway.core.timetable.schedule import Every
 from headway.testing.clock import START_AT
 from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.played import take_ids
 from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import use_of
@@ -114,6 +116,24 @@ class TimetableGroup(ConformanceGroup):
         assert reply.fired == (minute(3),)
         assert (await fire(rig, entry.revision, 3)).fired == ()
         assert len(await fired(rig)) == 3
+
+    async def test_moment_fires_once_though_other_jobs_took_the_ids_of_its_fires(
+        self, rig: Rig
+    ) -> None:
+        entry = await declare(rig)
+        place = ("fire", NAME, entry.first_seen_at, entry.revision)
+        first, second = (derived_id(*place, minute(number)) for number in (1, 2))
+        await take_ids(rig, first, *ids_after(first, 2))
+        # One that says the same as each fire of the entry, and yet is none.
+        job = entry.spec.job
+        await rig.add(id=second, kind=job.kind, subject=job.subject, args=job.args, key=None)
+        moments = (minute(1), minute(2), minute(3))
+        assert (await fire(rig, entry.revision, 1, 2, 3)).fired == moments
+        assert (await fire(rig, entry.revision, 1, 2, 3)).fired == ()
+        jobs = await fired(rig)
+        assert [(job.state, job.due_at, job.fired_at) for job in jobs] == [
+            (State.SCHEDULED, moment, moment) for moment in moments
+        ]
 
     async def test_many_schedulers_fire_each_moment_once(self, rig: Rig) -> None:
         entry = await declare(rig)

@@ -27,7 +27,8 @@ def fire(ledger: Ledger, request: FireRequest) -> FireReply:
             fired.append(moment)
             last = moment
     book = GateBook(ledger)
-    insert_new(ledger, book, [_job(row, spec.job, moment) for moment in fired], limited=False)
+    jobs = [_job(row, spec.job, moment) for moment in fired]
+    insert_new(ledger, book, jobs, limited=False, derived=True)
     book.save()
     row.last_fired = last
     row.ahead_until = max(row.ahead_until or 0, request.ahead_until, last or 0)

@@ -102,7 +102,7 @@ def _settle_one(step: Step, worker: str, outcome: Outcome, *, live: bool) -> Ver
     cancelled = row.cancel_requested
     verdict = _APPLY[type(outcome)](step, row, outcome)
     if verdict is Verdict.DONE:
-        step.follow.extend(outcome.then)
+        step.then.extend(outcome.then)
         step.close(outcome.close, f"job {row.id}")
         if cancelled and row.state is State.CANCELLED:
             return Verdict.CANCELLED

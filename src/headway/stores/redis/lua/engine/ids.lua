@@ -39,3 +39,14 @@ function Ids.derived_id(parts)
     sub(hash, 21, 32),
   }, '-')
 end
+
+-- The ids that a job that follows may have besides, where another has its own: those after a taken
+-- one in its series, in their order.
+function Ids.ids_after(taken, n)
+  local found = {}
+  for place = 1, n do
+    taken = Ids.derived_id({ 'after', taken })
+    found[place] = taken
+  end
+  return found
+end

@@ -1,8 +1,7 @@
 -- Insertion of new jobs, for enqueue and for whatever creates jobs in its own step.
 --
 -- Everything is decided before anything is written: which jobs exist, who has which key, whether
--- the gates are declared and the lanes have room. Only a follow-up of a cascade that is over at
--- once can be refused later.
+-- the gates are declared and the lanes have room.
 -- needs: base.fail, base.time, tables.jobs, tables.dedupe, tables.lanes, tables.counts
 -- needs: engine.backlog, engine.flow_of, engine.follow_ups, engine.horizon, engine.ids
 -- needs: engine.new_row, engine.quoted, engine.retention, engine.wakes
@@ -10,11 +9,12 @@
 local Insert = {}
 
 local NO_GATES = {}
+-- Ids of a series that are looked at together, at most.
+local MOST_LOOKED_AT = 64
 
-local function new_batch(book, limited)
+local function new_batch(book)
   return {
     book = book,
-    limited = limited,
     -- What jobs of one place, gates and policy have in common, by lane, tenant, kind and the two.
     shapes = {},
     numbers = {},
@@ -41,13 +41,42 @@ local function refuse_other_body(job, body)
   end
 end
 
-local function check_same(job)
-  local row = Jobs.load({ job.id })[job.id]
+local function body_of_row(row)
   local body = row.body
   if body == nil or body == '' then
     body = body_of(row)
   end
-  refuse_other_body(job, body)
+  return body
+end
+
+local function check_same(job)
+  refuse_other_body(job, body_of_row(Jobs.load({ job.id })[job.id]))
+end
+
+-- Whether the row is this job, made before; all fires of an entry have the same body.
+local function is_of(row, job)
+  return row.entry == job.entry
+    and row.fired_at == job.fired_at
+    and body_of_row(row) == body_of(job)
+end
+
+-- Gives a job the first id of its series that is free, or under which it is there; that one is
+-- known then. Ids can be chosen, so that somebody may have taken the one that it would have; what
+-- must follow follows all the same.
+local function find_id(job, known)
+  local series = { job.id }
+  while true do
+    local rows = Jobs.load(series)
+    for _, id in ipairs(series) do
+      local row = rows[id]
+      if row == nil or is_of(row, job) then
+        job.id = id
+        known[id] = known[id] or row ~= nil
+        return
+      end
+    end
+    series = Ids.ids_after(series[#series], math.min(2 * #series, MOST_LOOKED_AT))
+  end
 end
 
 -- A place among texts that hold no NUL, as one text.
@@ -145,10 +174,13 @@ local function ids_of(jobs)
 end
 
 -- Decides which of the jobs are made. Returns a reply for each: {id, created}.
-local function sort_out(batch, jobs)
+local function sort_out(batch, jobs, derived)
   local known, standing = Jobs.known(ids_of(jobs)), standing_keys(jobs)
   local seen, replies = {}, {}
   for place, job in ipairs(jobs) do
+    if derived and known[job.id] then
+      find_id(job, known)
+    end
     local id, holder = job.id, nil
     if known[id] then
       check_same(job)
@@ -266,7 +298,7 @@ local function write(batch, lanes)
   end
   Counts.happened('enqueued', #rows)
   if #batch.follow > 0 then
-    Insert.insert_new(batch.book, batch.follow, false)
+    Insert.insert_new(batch.book, batch.follow, false, true)
   end
 end
 
@@ -274,11 +306,13 @@ end
 --   book: the step's gates; hours that are new are added to it, and the caller saves it.
 --   jobs: by the names of NewJob; jobs that share gates or policy have the same table.
 --   limited: whether a lane's `max_backlog` holds; what must follow is never refused.
+--   derived: whether the ids are derived; one that another job has gives way to the next of its
+--   series, in the job as given, and is no conflict.
 -- Returns {id, created} for each. Refuses with KeyConflict, IdConflict, UnknownGate, InvalidValue or
 -- BacklogFull, and asks for hours, before anything is written.
-function Insert.insert_new(book, jobs, limited)
-  local batch = new_batch(book, limited)
-  local replies = sort_out(batch, jobs)
+function Insert.insert_new(book, jobs, limited, derived)
+  local batch = new_batch(book)
+  local replies = sort_out(batch, jobs, derived)
   if #batch.jobs > 0 then
     local lanes = count_all(batch)
     if limited then

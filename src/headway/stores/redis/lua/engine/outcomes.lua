@@ -224,7 +224,7 @@ function Outcomes.settle_one(step, worker, outcome, live)
   local verdict = APPLY[outcome.type](step, row, outcome)
   if verdict == DONE then
     for _, job in ipairs(outcome['then'] or {}) do
-      step.follow[#step.follow + 1] = job
+      step.then_jobs[#step.then_jobs + 1] = job
     end
     Step.close(step, outcome.close, 'job ' .. row.id)
     if cancelled and row.state == 'cancelled' then

@@ -7,8 +7,7 @@
 -- needs: engine.follow_ups, engine.insert, engine.retention
 local Step = {}
 
--- What one verb changes. Whatever moves jobs may be refused late, by what must follow them, and
--- leaves nothing behind then.
+-- What one verb changes. Whatever moves jobs may be refused late, and leaves nothing behind then.
 function Step.new()
   Write.begin()
   return Step.unguarded()
@@ -26,6 +25,7 @@ function Step.unguarded()
     tickets = {},
     has_ticket = {},
     follow = {},
+    then_jobs = {},
   }
 end
 
@@ -370,16 +370,24 @@ local function write_rows(step)
   end
 end
 
+local function insert_what_follows(step)
+  local follow, then_jobs = step.follow, step.then_jobs
+  if #follow > 0 then
+    step.follow = {}
+    Insert.insert_new(step.book, follow, false, true)
+  end
+  if #then_jobs > 0 then
+    step.then_jobs = {}
+    Insert.insert_new(step.book, then_jobs, false)
+  end
+end
+
 -- Writes all of it; the step may go on and be flushed again.
 function Step.flush(step)
   local freed = free_permits(step)
   step.releases = {}
   write_rows(step)
-  while #step.follow > 0 do
-    local follow = step.follow
-    step.follow = {}
-    Insert.insert_new(step.book, follow, false)
-  end
+  insert_what_follows(step)
   for _, ticket in ipairs(step.tickets) do
     Feeding.feed_flow(step.book, ticket.gate, ticket.flow)
   end

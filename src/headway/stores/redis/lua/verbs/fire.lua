@@ -23,7 +23,7 @@ local function lay(row, moments)
     jobs[place] = job_of(row, moment)
   end
   local book = GateBook.new()
-  Insert.insert_new(book, jobs, false)
+  Insert.insert_new(book, jobs, false, true)
   GateBook.save(book)
 end
 
