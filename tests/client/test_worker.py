@@ -71,7 +71,8 @@ async def test_jobs_with_gates_are_never_beyond_the_capacity_nor_lost_in_a_crowd
             at_work(rig.url, app, concurrency=4) as client,
             at_work(rig.url, app, client=client, concurrency=4),
         ):
-            await client.send_many_async([call.make(n=n) for n in range(300)])
+            # As the App sends: its gates are declared before.
+            await app.send_many_async([call.make(n=n) for n in range(300)])
             await ended.until(300)
         stats = await rig.store.read(StatsQuery())
         # Nothing came too late, was handed back, or ran twice.

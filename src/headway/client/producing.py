@@ -74,7 +74,8 @@ class Producing(Connected):
 
         Args:
             jobs: from a kind's `make`, or as the HTTP API has them:
-                `{"kind": "send_mail", "args": {...}}`.
+                `{"kind": "send_mail", "args": {...}}`. Their gates must be declared already, as
+                by an `App` on this server, which sends them as well.
 
         Returns:
             For each job, in this order, its id and whether this call made it.

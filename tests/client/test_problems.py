@@ -1,0 +1,119 @@
+"""What a server refuses, as the error that it means; and where a server may be."""
+
+from __future__ import annotations
+
+import json
+import sys
+from subprocess import run
+
+import pytest
+
+import headway as hw
+from headway.client.address import read_address
+from headway.client.problems import error_of
+
+
+def errors(of: type[hw.HeadwayError]) -> list[type[hw.HeadwayError]]:
+    own = [of] if of.__module__ == hw.HeadwayError.__module__ else []
+    return own + [one for kind in of.__subclasses__() for one in errors(kind)]
+
+
+def problem(**members: object) -> bytes:
+    return json.dumps(members).encode()
+
+
+def read(status: int, body: bytes = b"", *, writes: bool = True) -> hw.HeadwayError:
+    return error_of(status, body, what="POST /v1/jobs", writes=writes)
+
+
+@pytest.mark.parametrize("kind", errors(hw.HeadwayError))
+def test_each_code_of_the_tree_is_raised_as_the_error_that_has_it(
+    kind: type[hw.HeadwayError],
+) -> None:
+    error = read(422, problem(code=kind.code, detail="what is wrong", hint="how to mend it"))
+    assert type(error) is kind
+    assert (error.message, error.hint) == ("what is wrong", "how to mend it")
+
+
+@pytest.mark.parametrize(
+    ("status", "branch"),
+    [
+        (400, hw.CallerError),
+        (401, hw.Unauthenticated),
+        (403, hw.Forbidden),
+        (409, hw.CallerError),
+        (429, hw.TooManyRequests),
+        (503, hw.StoreUnavailable),
+        (504, hw.StoreError),
+        (507, hw.StoreFull),
+    ],
+)
+def test_code_that_is_not_known_is_the_nearest_branch(
+    status: int, branch: type[hw.HeadwayError]
+) -> None:
+    assert type(read(status, problem(code="of_tomorrow", detail="new"))) is branch
+
+
+def test_bug_of_the_server_names_the_request_that_its_log_has() -> None:
+    error = read(500, problem(code="bug", detail="unexpected", instance="/requests/17"))
+    assert isinstance(error, hw.InvariantBroken)
+    assert "/requests/17" in str(error)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"\xff", b'{"code": 7}'])
+def test_reply_of_something_else_than_a_server_is_told_by_its_status(body: bytes) -> None:
+    assert type(read(502, body)) is hw.OutcomeUnknown
+    assert type(read(502, body, writes=False)) is hw.StoreUnavailable
+    assert type(read(503, body)) is hw.StoreUnavailable
+    assert type(read(404, body)) is hw.CallerError
+    assert type(read(302, body)) is hw.CallerError
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8080", "ftp://host", "http://", "http://h:99999", "http://h?x=1", "http://h#x"],
+)
+def test_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(hw.InvalidValue):
+        read_address(url)
+
+
+def test_password_in_an_address_is_refused_and_not_told() -> None:
+    with pytest.raises(hw.InvalidValue) as refused:
+        read_address("http://ada:s3cret@host")
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("token", ["hw_a b", "hw_\n", "hw_é"])
+def test_token_that_cannot_be_one_is_refused_and_not_told(token: str) -> None:
+    with pytest.raises(hw.InvalidValue) as refused:
+        read_address("http://host", token)
+    assert token not in str(refused.value)
+
+
+def test_address_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_URL", "https://jobs.example.com/headway/")
+    monkeypatch.setenv("HEADWAY_TOKEN", "hw_1_2")
+    address = read_address()
+    assert (address.url, address.token) == ("https://jobs.example.com/headway", "hw_1_2")
+    assert "hw_1_2" not in repr(address)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_open"),
+    [
+        ("http://127.0.0.1:1", False),
+        ("http://[::1]:1", False),
+        ("http://localhost", False),
+        ("https://jobs.example.com", False),
+        ("http://jobs.example.com", True),
+    ],
+)
+def test_token_on_an_open_way_is_seen(url: str, is_open: bool) -> None:
+    assert read_address(url, "hw_1_2").is_open is is_open
+
+
+def test_program_that_calls_no_server_loads_no_http() -> None:
+    look = "import headway, sys; headway.Client(); print('httpx' in sys.modules)"
+    done = run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
