@@ -109,6 +109,11 @@ class Line:
         return len(self._waiting)
 
     @property
+    def present(self) -> int:
+        """How many wait or look."""
+        return len(self._waiting) + self._looking
+
+    @property
     def is_idle(self) -> bool:
         """Whether nobody waits and nobody looks."""
         return not self._waiting and not self._looking

@@ -46,9 +46,9 @@ class Lobby:
         return self._claiming.under_way
 
     def waiting_for(self, lane: str) -> int:
-        """How many wait for a lane, asked for by its name."""
+        """How many wait for a lane, asked for by its name, those that look just now among them."""
         entries = self._lines.values()
-        return sum(len(line) for wanted, line in entries if lane in dict(wanted.lanes))
+        return sum(line.present for wanted, line in entries if lane in dict(wanted.lanes))
 
     def meet(self, lanes: Iterable[str]) -> None:
         """Jobs were sent to lanes; those who wait for a pattern that fits a new one now look."""
