@@ -47,12 +47,8 @@ NOT_OVER_HTTP = {
         "a job expires after a span; the suite's clock is not this machine's"
     ),
     "test_job_without_a_due_time_is_due_now": "so here",
-    "test_thousand_deliveries_of_one_event_have_one_effect": "a thousand requests",
-    "test_thousand_outcomes_are_one_request": "so here",
-    "test_every_job_is_in_one_state_and_none_is_lost_from_the_counts": "and here",
-    "test_promotion_is_bounded_and_says_that_more_is_due": "and here",
 }
-"""What the suite asks of a store, and HTTP does not give, or gives too slowly; and why."""
+"""What the suite asks of a store, and HTTP does not give; and why."""
 
 
 @pytest.fixture(scope="module")
