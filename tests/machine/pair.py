@@ -14,7 +14,7 @@ from headway.contract.views import JobView, Page, StatsView, TrailView
 from headway.core.errors import HeadwayError, InvariantBroken
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
-from headway.testing.dump import Dump, compare, differences, dump
+from headway.testing.dump import Dump, compare, differences, dump, unnumbered
 
 Reply = TypeVar("Reply")
 
@@ -63,10 +63,7 @@ class Pair:
             self._same(self.loop.run_until_complete(differences(store)), [])
 
     def _dumped(self, store: Store) -> Dump:
-        told = self.loop.run_until_complete(dump(store))
-        jobs = tuple(unnumbered(job) for job in told.jobs)
-        trail = tuple(unnumbered(line) for line in told.trail)
-        return replace(told, jobs=jobs, trail=trail)
+        return unnumbered(self.loop.run_until_complete(dump(store)))
 
     def _same(self, one: object, two: object) -> None:
         self.parted = self.parted or one != two
@@ -97,15 +94,12 @@ def plain(reply: object) -> object:
     if isinstance(reply, ClaimReply):
         return replace(reply, after={}, seen=0)
     if isinstance(reply, Page):
-        return tuple(unnumbered(row) for row in reply.rows), reply.cursor is None
+        return tuple(_unnumbered(row) for row in reply.rows), reply.cursor is None
     if isinstance(reply, StatsView):
         return replace(reply, identity="")
     return reply
 
 
-def unnumbered(record: Any) -> Any:
-    """A record without the number of its row: a step that is undone may use numbers up or not.
-
-    What the numbers are for, the order of records, is in the order in which they are told.
-    """
+def _unnumbered(record: Any) -> Any:
+    """See `headway.testing.dump.unnumbered`."""
     return replace(record, seq=0) if isinstance(record, JobView | TrailView) else record

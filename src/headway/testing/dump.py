@@ -91,6 +91,21 @@ async def dump(store: Store) -> Dump:
     )
 
 
+def unnumbered(told: Dump) -> Dump:
+    """A dump without the numbers of its rows: a step that is undone may use numbers up or not.
+
+    What the numbers are for, the order of records, is in the order in which they are told.
+
+    Args:
+        told: a dump.
+
+    Returns:
+        The same with each `seq` 0.
+    """
+    jobs = tuple(replace(job, seq=0) for job in told.jobs)
+    return replace(told, jobs=jobs, trail=tuple(replace(line, seq=0) for line in told.trail))
+
+
 async def every_job(store: Store) -> AsyncIterator[JobView]:
     """The jobs of a store, oldest arrival first.
 

@@ -71,6 +71,7 @@ class JobView:
         runs: oldest first; empty in listings that do not ask for them.
         trail: the last hundred lines, oldest first; empty in listings that do not ask for it.
         in_doubt: it awaits, and its worker died before its handler returned.
+        seq: its arrival: it grows from job to job, with gaps.
         (the others: as in NewJob and RunView)
     """
 

@@ -15,6 +15,8 @@ from headway.contract.definitions import (
     FireRequest,
     LaneSpec,
     NoteUse,
+    ResetLane,
+    SetLane,
     SetToken,
 )
 from headway.contract.moving import Movable, Parcel
@@ -35,7 +37,7 @@ from headway.testing.conformance.granting import ORDERS, SENDER
 from headway.testing.conformance.played import dial, policy_with
 from headway.testing.conformance.rig import MakeStore, Rig
 from headway.testing.conformance.worker import LANE
-from headway.testing.dump import Dump
+from headway.testing.dump import Dump, unnumbered
 from headway.testing.jobs import use_of
 
 LINE = Slots("line", 2)
@@ -67,9 +69,13 @@ async def carry(source: Rig, target: Rig, times: int = 1) -> list[Parcel]:
 
 
 def standing(dump: Dump) -> Dump:
-    """What a copy must show: all but workers, and how often definitions were changed."""
+    """What a copy must show: all but workers, and how often definitions were changed.
+
+    Rows are numbered anew: a copy has none of the gaps that undone steps left.
+    """
     lanes = tuple(replace(lane, workers=0) for lane in dump.lanes)
-    return replace(dump, workers=(), lanes=lanes, stats=replace(dump.stats, revision=0))
+    stats = replace(dump.stats, revision=0)
+    return replace(unnumbered(dump), workers=(), lanes=lanes, stats=stats)
 
 
 async def busy(rig: Rig) -> dict[str, str]:
@@ -86,6 +92,8 @@ async def busy(rig: Rig) -> dict[str, str]:
                 name="nightly", schedule=Every(60_000), job=rig.jobs.make(expires_at=None, key=None)
             )
         ),
+        SetLane(spec=LaneSpec(name="quiet", concurrency=1)),
+        ResetLane(name="quiet"),
         SetToken(spec=ORDERS),
         SetToken(spec=SENDER),
         NoteUse(used=((SENDER.id, rig.clock()),)),
