@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 import headway as hw
 from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
-from headway.contract.views import AuditQuery, StatsQuery
+from headway.contract.views import AuditQuery, LanesQuery, StatsQuery
 from headway.core.errors import (
     IdConflict,
     InvalidValue,
@@ -99,6 +99,8 @@ async def test_plain_connection(app: hw.App, store: PostgresStore, database: str
     assert [job.id for job in (await claim(store, 2)).jobs] == ([sent.id] if keep else [])
     assert (await store.read(AuditQuery())).differences == ()
     assert await held(store) == keep
+    lanes = await store.read(LanesQuery())
+    assert [lane.name for lane in lanes] == ([LANE] if keep else [])
 
 
 @pytest.mark.parametrize("keep", [True, False])

@@ -37,6 +37,7 @@ class Asking(Known):
         self._facts: dict[int, int] = {}
         self._changed: dict[int, int] = {}
         self._counts: dict[int, int] = {}
+        self._standing: set[int] = set()
         self._queue: list[Sent] = []
         self._answers: dict[Asked, Rows] = {}
         self._given: dict[Ask, tuple[tuple[Any, ...], Rows]] = {}
@@ -81,6 +82,11 @@ class Asking(Known):
     def count(self, key: int, n: int) -> None:
         """Adds to a number that many add to."""
         self._counts[key] = self._counts.get(key, 0) + n
+
+    def stand(self, key: int) -> None:
+        """A number that many add to is there from this step on, though it be 0."""
+        self._counts.setdefault(key, 0)
+        self._standing.add(key)
 
     # Asking and telling
 

@@ -240,7 +240,7 @@ class Session(Asking):
             # Seldom, because a step with the turn waits for whoever writes it.
             self.shared.high_water = self.now
             batch.append((RAISE_HIGH_WATER, (self.now,)))
-        counts = {key: n for key, n in self._counts.items() if n}
+        counts = {key: n for key, n in self._counts.items() if n or key in self._standing}
         if self.mode is Mode.BLIND and batch:
             batch.insert(0, (FITS, (*_pair(counts), *self._granted())))
             return batch

@@ -173,6 +173,14 @@ class DefineGroup(ConformanceGroup):
         assert (lane.spec, lane.overridden) == (code, False)
         assert len(await rig.worker().take(9)) == 2
 
+    async def test_lane_that_was_set_stays_when_it_is_reset_and_reset_makes_none(
+        self, rig: Rig
+    ) -> None:
+        await rig.define(SetLane(spec=LaneSpec(name="quiet", concurrency=1)))
+        await rig.define(ResetLane(name="quiet"), ResetLane(name="never there"))
+        (lane,) = (await rig.dump()).lanes
+        assert (lane.spec, lane.overridden) == (LaneSpec(name="quiet"), False)
+
     async def test_lane_shows_that_it_is_paused(self, rig: Rig) -> None:
         await rig.add()
         await rig.shut(f"lane:{LANE}")

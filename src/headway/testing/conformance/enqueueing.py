@@ -12,6 +12,7 @@ from headway.contract.outcomes import Succeeded
 from headway.contract.views import JobsQuery
 from headway.core.errors import (
     BacklogFull,
+    CallerError,
     IdConflict,
     InvalidValue,
     KeyConflict,
@@ -19,7 +20,7 @@ from headway.core.errors import (
     UnknownGate,
 )
 from headway.core.gates.slots import Slots
-from headway.core.job import MAX_ARGS, MAX_PRIORITY, NewJob
+from headway.core.job import MAX_ARGS, MAX_PRIORITY, NewJob, derived_id
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
@@ -33,6 +34,9 @@ ODD_NAMES = (
     "\u202ea", "\U0001f4de", "a" * 500,
 )  # fmt: skip
 """Names that a careless encoding confuses."""
+
+
+TAKEN = derived_id("taken")
 
 
 class EnqueueGroup(ConformanceGroup):
@@ -102,6 +106,33 @@ class EnqueueGroup(ConformanceGroup):
             await rig.enqueue(fresh, replace(job, **change))
         assert await rig.missing(fresh.id)
         assert (await rig.view(job.id)).args == job.args
+
+    @pytest.mark.parametrize(
+        "refused",
+        [
+            JobFields(id=TAKEN, lane="newer"),
+            JobFields(key="known", lane="newer"),
+            JobFields(gates=(use_of(LINE),), lane="newer"),
+            JobFields(lane="full"),
+        ],
+        ids=["id", "key", "gate", "backlog"],
+    )
+    async def test_refused_enqueue_makes_no_lane(self, rig: Rig, refused: JobFields) -> None:
+        await rig.define(DeclareLane(spec=LaneSpec(name="full", max_backlog=0)))
+        await rig.add(id=TAKEN, key="known")
+        with pytest.raises(CallerError):
+            await rig.enqueue(rig.jobs.make(lane="new"), rig.jobs.make(**refused))
+        assert [lane.name for lane in (await rig.dump()).lanes] == [LANE, "full"]
+
+    async def test_lane_is_listed_from_its_first_job_on_though_that_be_forgotten(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add(key=None, due_at=rig.clock() + 9_000)
+        assert [lane.name for lane in (await rig.dump()).lanes] == [LANE]
+        await rig.cancel(job.id)
+        await rig.pass_time(job.policy.keep_ms + 1)
+        assert await rig.missing(job.id)
+        assert [lane.name for lane in (await rig.dump()).lanes] == [LANE]
 
     async def test_key_creates_one_job_and_the_others_get_its_id(self, rig: Rig) -> None:
         first = await rig.add()

@@ -161,8 +161,9 @@ def _set_lane(step: Step, item: SetLane, request: DefineRequest) -> Did:
 
 def _reset_lane(step: Step, item: ResetLane, request: DefineRequest) -> Did:
     del request
-    row = _lane(step, item.name)
-    if row.override is None:
+    check_name("lane", item.name)
+    row = step.ledger.lanes.load([item.name]).get(item.name)
+    if row is None or row.override is None:
         return None
     row.override = None
     _save_lane(step, row)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from headway.core.state import State
+from headway.stores.ledger.columns.states import CODES
 from headway.stores.ledger.packing import decode_lane_spec, encode_lane_spec
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.mode import Mode
-from headway.stores.postgres.numbers import LANES
+from headway.stores.postgres.numbers import LANES, WIDTH
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, Rows, Tell, of
 
@@ -19,7 +21,16 @@ _SAVE = Tell(
     of("lane"),
 )
 _SAVE_LEVEL = Tell("UPDATE @lane SET level = $2 WHERE name = $1", of("lane"))
-_NAMES = Ask("SELECT name FROM @lane ORDER BY name", of("lane"))
+_NAMES = Ask(
+    # A lane is given its number in a step of its own, before it is known whether there will be a
+    # job: it is there once a committed step has written definitions or counts of it.
+    "SELECT name FROM @lane WHERE spec IS NOT NULL OR override IS NOT NULL OR no IN ("  # noqa: S608  (constants only)
+    f"SELECT key / {WIDTH} FROM @number WHERE key >= {WIDTH}"
+    f" UNION SELECT key / {WIDTH} FROM @delta CROSS JOIN LATERAL unnest(keys) AS one (key)"
+    f" WHERE key >= {WIDTH}"
+    ") ORDER BY name",
+    of("lane", "counts"),
+)
 _STARTS = Ask(
     "SELECT tenant, starts FROM @tenant_start WHERE lane = $1 AND tenant = ANY ($2)",
     of("tenant_start"),
@@ -71,16 +82,18 @@ class PostgresLanes:
         return LaneRow(name=name, spec=row.spec, override=row.override, level=level)
 
     def ensure(self, names: Iterable[str]) -> None:
+        # They are there by what is counted or saved of them in the step, if that is committed.
         for name in names:
             self._session.lanes.number(name)
 
     def save(self, row: LaneRow) -> None:
         session = self._session
+        # Its counts stand from now on, though it may never have a job.
+        session.stand(session.lanes.number(row.name) * WIDTH + CODES[State.WAITING])
         before = self._row(row.name)
         if before is not None and (before.spec, before.override) == (row.spec, row.override):
             session.tell(_SAVE_LEVEL, row.name, row.level)
             return
-        self.ensure((row.name,))
         spec, override = encode_lane_spec(row.spec), encode_lane_spec(row.override)
         session.tell(_SAVE, row.name, spec, override, row.level)
         session.put(LANES, session.number(LANES) + 1)

@@ -114,8 +114,8 @@ function DO.SetLane(step, item)
 end
 
 function DO.ResetLane(step, item)
-  local row = lane(item.name)
-  if row.override == nil then
+  local row = Lanes.load({ item.name })[item.name]
+  if row == nil or row.override == nil then
     return nil
   end
   row.override = nil
