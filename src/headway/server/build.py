@@ -19,6 +19,7 @@ from headway.server.guards.access_log import AccessLog
 from headway.server.guards.body_limit import BodyLimit
 from headway.server.guards.browsers import Browsers
 from headway.server.guards.headers import SafeHeaders
+from headway.server.guards.one_meaning import OneMeaning
 from headway.server.guards.request_id import RequestId
 from headway.server.guards.unexpected import Unexpected
 from headway.server.metrics.request_metrics import CountRequests
@@ -56,6 +57,8 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         lifespan=life,
         docs_url="/docs" if options.docs else None,
         redoc_url=None,
+        # To send a body on, a redirect would name whatever host the request named.
+        redirect_slashes=False,
     )
     app.state.service = service
     app.state.door = Doorkeeper(service.tokens, service.rates)
@@ -70,6 +73,7 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         BodyLimit, most=options.max_body, seconds=options.body_timeout_s, timing=service.timing
     )
     app.add_middleware(Browsers, hosts=options.hosts)
+    app.add_middleware(OneMeaning)
     app.add_middleware(Unexpected)
     app.add_middleware(AccessLog, timing=service.timing)
     app.add_middleware(CountRequests, metrics=service.scrapes.requests, timing=service.timing)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from headway.core.job import MAX_BATCH
-from headway.server.bodies.body import Body
+from headway.server.bodies.body import Body, Several, few
 from headway.server.bodies.words import Name, Span
 from headway.server.pulling.pull_request import LEASE_MS, MAX_REQUEST, PullRequest
 from headway.server.pulling.wanted import MAX_WANTED, MAX_WEIGHT, read_lanes
@@ -29,7 +29,11 @@ LanesLine = Annotated[
         "colon, if it has one.",
     ),
 ]
-LanesList = Annotated[list[Name | LaneWeightBody], Field(min_length=1, max_length=MAX_WANTED)]
+LanesList = Annotated[Several[Name | LaneWeightBody], Field(min_length=1, max_length=MAX_WANTED)]
+
+
+MOST_AFTER = 10_000
+"""Lanes of which a worker says where its last claim stopped."""
 
 
 class ClaimBody(Body):
@@ -69,8 +73,8 @@ class ClaimBody(Body):
         description="Your number of this claim, growing; repeat it to hear a lost reply again. "
         "Left out, the server numbers it.",
     )
-    after: dict[str, int] = Field(
-        default={}, max_length=10_000, description="From the reply before, if you keep it."
+    after: Annotated[dict[str, int], few(MOST_AFTER)] = Field(
+        default={}, max_length=MOST_AFTER, description="From the reply before, if you keep it."
     )
 
     def pull(self) -> PullRequest:

@@ -13,14 +13,16 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateSpec
-from headway.server.bodies.body import Body
+from headway.server.bodies.body import Body, few
 from headway.server.bodies.move import ReasonBody
 from headway.server.bodies.words import Count, Name, Span, Text, When
 
 MOST_MEMBERS = 1_000
 MOST_EXCEPTIONS = 1_000
 
-Members = Annotated[dict[Name, Count], Field(min_length=1, max_length=MOST_MEMBERS)]
+Members = Annotated[
+    dict[Name, Count], few(MOST_MEMBERS), Field(min_length=1, max_length=MOST_MEMBERS)
+]
 Shared = Annotated[
     bool | None,
     Field(
@@ -65,7 +67,7 @@ class HoursBody(Body):
     hours: Text = Field(description="Spans with commas between.", examples=["09:00-18:00"])
     days: Text = Field(default="daily", examples=["mon-fri"])
     tz: Text = Field(default="UTC", description="A zone, or a template such as {tz}.")
-    exceptions: dict[str, Text | None] = Field(
+    exceptions: Annotated[dict[str, Text | None], few(MOST_EXCEPTIONS)] = Field(
         default={},
         max_length=MOST_EXCEPTIONS,
         description="Dates with spans of their own; null for closed all day.",

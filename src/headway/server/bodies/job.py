@@ -8,7 +8,7 @@ from pydantic import Field, TypeAdapter, WrapValidator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from headway.core.job import MAX_CANDIDATES
-from headway.server.bodies.body import Body
+from headway.server.bodies.body import Body, Several
 from headway.server.bodies.words import Name, Positive, Priority, Span, TenantName, When
 
 MOST_JOBS = 10_000
@@ -52,7 +52,7 @@ class FollowUpBody(Body):
 
     kind: Name = Field(description="Its arguments are job, state and reason.")
     lane: Name | None = Field(default=None, description="Null for the lane of its cause.")
-    states: list[Literal["succeeded", "dead", "cancelled"]] = Field(
+    states: Several[Literal["succeeded", "dead", "cancelled"]] = Field(
         default=["dead"], min_length=1, max_length=3, description="The ends that it follows."
     )
 
@@ -70,7 +70,7 @@ class WorkBody(Body):
     priority: Priority | None = Field(default=None, description="Smaller first; 512 is usual.")
     tenant: TenantName | None = Field(default=None, description="For whom it is.")
     subject: Name | None = Field(default=None, description="What it is about.")
-    candidates: list[Name] | None = Field(
+    candidates: Several[Name] | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_CANDIDATES,
@@ -98,7 +98,7 @@ class SentBody(WorkBody):
 class PolicyBody(Body):
     """What is otherwise said by a job's kind; a job of a kind that the server knows has none."""
 
-    gates: list[Name | GateBody] | None = Field(
+    gates: Several[Name | GateBody] | None = Field(
         default=None,
         max_length=MOST_GATES,
         description="Declared gates that it must pass, in this order.",
@@ -139,7 +139,7 @@ POLICY_FIELDS = tuple(PolicyBody.model_fields)
 """What only a plain job says."""
 
 
-JobList = Annotated[list[JobBody], Field(min_length=1, max_length=MOST_JOBS)]
+JobList = Annotated[Several[JobBody], Field(min_length=1, max_length=MOST_JOBS)]
 _ONE: TypeAdapter[JobBody] = TypeAdapter(JobBody)
 _MANY: TypeAdapter[list[JobBody]] = TypeAdapter(JobList)
 

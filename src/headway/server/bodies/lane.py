@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
 from pydantic import ConfigDict, Field
 
 from headway.contract.definitions import LaneSpec
 from headway.runtime.lanes import LaneOptions, read_lane
-from headway.server.bodies.body import Body
+from headway.server.bodies.body import Body, few
 from headway.server.bodies.words import Count, Positive, Span, TenantName
 
 MOST_WEIGHTS = 1_000
@@ -31,7 +31,7 @@ class LaneBody(Body):
     fair: Literal["tenant"] | None = Field(
         default=None, description="Shares starts between tenants."
     )
-    weights: dict[TenantName, Positive] = Field(
+    weights: Annotated[dict[TenantName, Positive], few(MOST_WEIGHTS)] = Field(
         default={}, max_length=MOST_WEIGHTS, description="Of tenants in a fair lane; else 1."
     )
     max_backlog: Count | None = Field(

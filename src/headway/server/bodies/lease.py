@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from headway.core.errors import PayloadTooLarge
 from headway.core.job import MAX_RESULT
-from headway.server.bodies.body import Body
+from headway.server.bodies.body import Body, Several
 from headway.server.bodies.words import Name, Span, Text
 from headway.server.pulling.pull_request import LEASE_MS, MAX_REQUEST
 from headway.server.pulling.wanted import MAX_WANTED
@@ -60,7 +60,7 @@ class LeaseBody(Body):
     )
 
     worker: Name = Field(description="As in its claims.", examples=["worker-1"])
-    running: list[RunningBody] = Field(
+    running: Several[RunningBody] = Field(
         default=[],
         max_length=MOST_RUNNING,
         description="Each run that it holds; those that it has handed over, too.",
@@ -77,7 +77,7 @@ class LeaseBody(Body):
         description="How long its runs live from now, 1s to 24h.",
         examples=["30s"],
     )
-    lanes: list[Name] = Field(
+    lanes: Several[Name] = Field(
         default=[],
         max_length=MAX_WANTED,
         description="What it serves, for those who ask why nothing runs.",

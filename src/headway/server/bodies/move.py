@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from headway.contract.operate import Verb
 from headway.core.state import State
-from headway.server.bodies.body import Body
+from headway.server.bodies.body import Body, Several
 from headway.server.bodies.words import Name, Priority, TenantName, Text, When
 
 MOST_MOVED = 10_000
@@ -58,7 +58,7 @@ class FilterBody(Body):
     key: Name | None = Field(
         default=None, description="Only the job that has this key, among the tenant's."
     )
-    states: list[Annotated[State, Field(strict=False)]] | None = Field(
+    states: Several[Annotated[State, Field(strict=False)]] | None = Field(
         default=None,
         min_length=1,
         max_length=len(State),
@@ -88,7 +88,7 @@ class MovesBody(EditBody):
     verb: Literal["cancel", "retry", "run_now", "edit", "succeed", "kill"] = Field(
         description="What to do."
     )
-    ids: list[Annotated[str, Field(max_length=64)]] | None = Field(
+    ids: Several[Annotated[str, Field(max_length=64)]] | None = Field(
         default=None, min_length=1, max_length=MOST_MOVED, description="The jobs."
     )
     filter: FilterBody | None = Field(

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from headway.contract.tokens import Role
-from headway.server.bodies.body import Body
+from headway.server.bodies.body import Body, Several
 from headway.server.bodies.words import Name, Span, TenantName, When
 
 MOST_NAMES = 1_000
@@ -25,13 +25,13 @@ class TokenBody(Body):
     )
 
     name: Name = Field(description="For people; author on the trail.", examples=["shop"])
-    roles: list[Annotated[Role, Field(strict=False)]] = Field(
+    roles: Several[Annotated[Role, Field(strict=False)]] = Field(
         min_length=1, max_length=len(Role), description="What it may do.", examples=[["producer"]]
     )
-    tenants: list[TenantName] | None = Field(
+    tenants: Several[TenantName] | None = Field(
         default=None, min_length=1, max_length=MOST_NAMES, description="Only these; null for any."
     )
-    lanes: list[Name] | None = Field(
+    lanes: Several[Name] | None = Field(
         default=None,
         min_length=1,
         max_length=MOST_NAMES,

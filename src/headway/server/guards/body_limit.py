@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.core.errors import PayloadTooLarge
@@ -36,8 +37,8 @@ class BodyLimit:
             return
         said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
         if said.isdigit() and int(said[:20]) > self._most:
-            # Refused unread: the connection is closed with the reply.
-            await problem_of(self._too_large())(scope, receive, send)
+            # Refused unread; the connection gives its client little time for the rest.
+            await problem_of(self._too_large(), Request(scope))(scope, receive, send)
             return
         await self._app(scope, self._counted(receive), send)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.core.errors import Forbidden
@@ -39,7 +40,7 @@ class Browsers:
         if scope["type"] == "http" and not scope["path"].startswith(OUTSIDE):
             wrong = self._wrong(scope["method"], Headers(scope=scope))
             if wrong is not None:
-                await problem_of(wrong)(scope, receive, send)
+                await problem_of(wrong, Request(scope))(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -55,9 +56,17 @@ class Browsers:
             message = "a page of another site sent this"
             return Forbidden(message, hint="call from a program, or from this server's own pages")
         origin = headers.get("origin")
-        if site is None and origin is not None and urlsplit(origin).netloc != host:
+        if site is None and origin is not None and _netloc(origin) != host:
             message = f"a page of {origin[:80]!r} sent this"
             return Forbidden(message, hint="call from a program, or from this server's own pages")
+        return None
+
+
+def _netloc(url: str) -> str | None:
+    """Where a page is from; None for nowhere that has a name, such as "null"."""
+    try:
+        return urlsplit(url).netloc or None
+    except ValueError:
         return None
 
 

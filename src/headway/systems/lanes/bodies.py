@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from headway.server.bodies.body import Body
+from headway.server.bodies.body import Body, Several
 from headway.server.bodies.claim import ClaimBody
 from headway.server.bodies.settlement import ErrorText
 from headway.server.bodies.words import Name, Span, TenantName, Text, When
@@ -83,7 +83,7 @@ class ExtendBody(RunBody):
 class RetryBody(Body):
     """Dead jobs that get a new life."""
 
-    job_ids: list[JobId] | None = Field(
+    job_ids: Several[JobId] | None = Field(
         default=None, min_length=1, max_length=1_000, description="These; or by lane and type."
     )
     lane: Name | None = Field(default=None, description="All dead ones of this lane.")
