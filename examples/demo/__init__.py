@@ -1,3 +1,3 @@
-"""The demo: a real day of departures beside a small call centre, live in the terminal."""
+"""The demo: a day of departures, a small call centre and a mail room, live in the terminal."""
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.columns import Columns
-from rich.console import Group, RenderableType
+from rich.console import ConsoleDimensions, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +15,8 @@ from rich.text import Text
 import headway as hw
 from examples.demo.airports import Airports
 from examples.demo.call_centre import CallCentre
+from examples.demo.mail_room.panel import LANES, lane_lines, lane_table, mail_line
+from examples.demo.mail_room.room import MailRoom
 from headway.contract.views import (
     GatesQuery,
     GateState,
@@ -24,6 +26,7 @@ from headway.contract.views import (
     StatsView,
     WhyQuery,
 )
+from headway.systems.lanes.status import LaneStatus, lane_statuses
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 AGENTS = tuple(f"agents:{airport}" for airport in AIRPORTS)
@@ -35,8 +38,14 @@ _COLOURS = {
     "no answer": "yellow",
     "bad number": "red",
     "asked": "magenta",
+    "again": "magenta",
+    "unknown": "yellow",
+    "killed": "red",
 }
 _BAR = 24
+_WIDE = 117
+_LINES_WIDE, _LINES_NARROW = 20, 27
+"""Lines of the screen without the log: with two panels side by side, and without."""
 
 
 @dataclass(slots=True)
@@ -47,12 +56,14 @@ class Looked:
         lanes: jobs by state, by lane.
         gates: by name.
         stats: totals.
+        mail: the lanes of the mail room.
         why: one sentence about one job that waits.
     """
 
     lanes: Mapping[str, Mapping[str, int]]
     gates: Mapping[str, GateState]
     stats: StatsView
+    mail: Sequence[LaneStatus]
     why: str
 
 
@@ -69,6 +80,7 @@ class Picture:
     where: str
     airports: Airports | None = None
     calls: CallCentre | None = None
+    mail: MailRoom | None = None
     events: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=14))
     counted: dict[str, int] = field(default_factory=dict)
     _turn: int = 0
@@ -87,6 +99,7 @@ class Picture:
             lanes={lane.name: lane.counts for lane in lanes},
             gates={gate.name: gate for gate in gates.rows},
             stats=await self.store.read(StatsQuery()),
+            mail=await lane_statuses(self.store, LANES),
             why=await self._why(),
         )
 
@@ -112,6 +125,9 @@ class Picture:
         told.append(f"         {self._calls(seen)}")
         bars = "  ".join(f"{gate.name} {_share(gate)}" for gate in _bars(seen))
         told.append(f"         {bars}")
+        if self.mail:
+            rows = [mail_line(self.mail), *lane_lines(seen.mail)]
+            told += [f"         {row}" for row in rows]
         if seen.why:
             told.append(f"         why: {seen.why}")
         return told
@@ -137,17 +153,31 @@ class Picture:
 
     # ----------------------------------------------------------------------------- on a screen
 
-    def drawn(self, seen: Looked, seconds: float) -> RenderableType:
-        """The whole screen."""
+    def drawn(self, seen: Looked, seconds: float, size: ConsoleDimensions) -> RenderableType:
+        """The whole screen.
+
+        Args:
+            seen: what to draw.
+            seconds: since the beginning.
+            size: of the terminal; the log takes the lines that are left.
+        """
         head = Text(f"Headway, {seconds:.0f} s", style="bold")
+        if self.mail:
+            head.append(f"   {self.mail.url}")
         head.append(f"   {self.where}   Ctrl-C ends it", style="dim")
+        head.truncate(size.width)
         panels = Columns(
             [
                 Panel(self._airports_panel(seen), title="a day of departures", width=58),
                 Panel(self._calls_panel(seen), title="a small call centre", width=58),
             ]
         )
-        parts: list[RenderableType] = [head, panels, self._log()]
+        parts: list[RenderableType] = [head, panels]
+        if self.mail:
+            at = f"the mail room  {self.mail.url}  /v1 /docs /metrics /events"
+            parts.append(Panel(lane_table(self.mail, seen.mail), title=at, width=_WIDE))
+        taken = _LINES_WIDE if size.width >= _WIDE else _LINES_NARROW
+        parts.append(self._log(max(3, size.height - taken)))
         why = Text("why is it not running?  ", style="bold")
         why.append(seen.why or "nothing waits", style="default")
         return Group(*parts, why)
@@ -158,17 +188,17 @@ class Picture:
     def _calls_panel(self, seen: Looked) -> RenderableType:
         pool = seen.gates.get("numbers")
         lines = list(pool.members) if pool else []
-        heard = self.calls.carrier.heard if self.calls else {}
+        heard = self.calls.carrier.heard if self.calls else Counter[str]()
         webhooks = ", ".join(
             f"{heard.get(f'webhook {word}', 0)} {word}" for word in ("lost", "late", "twice")
         )
         return Group(Text(self._calls(seen)), _bar_table(lines), Text(f"webhooks: {webhooks}"))
 
-    def _log(self) -> RenderableType:
+    def _log(self, lines: int) -> RenderableType:
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column(width=11)
         table.add_column(overflow="ellipsis", no_wrap=True)
-        for word, sentence in self.events:
+        for word, sentence in list(self.events)[-lines:]:
             table.add_row(Text(word, style=_COLOURS.get(word, "")), Text(sentence))
         return table
 
@@ -191,7 +221,7 @@ def _most(gate: GateState) -> int:
     return gate.capacity or 0
 
 
-def _bar_table(gates: list[GateState | None]) -> RenderableType:
+def _bar_table(gates: Sequence[GateState | None]) -> RenderableType:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     for gate in gates:
         if gate is None:

@@ -1,4 +1,4 @@
-"""Whether all of it was right: told by two checkers that share no code with the engine."""
+"""Whether all of it was right: told by checkers that share no code with the engine."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ import headway as hw
 from examples.demo.airports import Airports
 from examples.demo.call_centre import CallCentre
 from examples.demo.limits import limits
+from examples.demo.mail_room.room import MailRoom
+from examples.demo.mail_room.rules import Letters, letter_violations
+from examples.demo.mail_room.sender import job_id
 from examples.departures import checker
 from examples.departures.__main__ import DAY
+from headway.contract.views import JobView
 from headway.lab.history import History, read_into
 from headway.lab.invariants import check
 
 MADE_BY_OTHERS = frozenset({"land", "call.reconcile"})
+OURS = frozenset({"departures", "landings", "calls"})
+"""Lanes in which only the demo itself makes jobs; anybody may send others over HTTP."""
+
 ENDED = frozenset({"succeeded", "cancelled"})
 MOVEMENTS = (
     checker.malformed_rows_are_reported,
@@ -39,18 +46,22 @@ class Verdict:
     Attributes:
         flights: how many flights left.
         calls: how many calls were dialled.
+        letters: how many letters arrived.
+        doubled: how many of them twice, because a worker died with them in its hands.
         jobs: how many jobs were looked at.
         violations: what is wrong; nothing, unless there is a bug.
     """
 
     flights: int
     calls: int
+    letters: int
+    doubled: int
     jobs: int
     violations: tuple[str, ...]
 
 
 async def judge(
-    store: hw.Store, url: str, folder: Path, airports: Airports, calls: CallCentre
+    store: hw.Store, url: str, folder: Path, airports: Airports, calls: CallCentre, mail: MailRoom
 ) -> Verdict:
     """Looks at everything that happened.
 
@@ -60,13 +71,16 @@ async def judge(
         folder: where the export goes.
         airports: what was sent there, and at which speed.
         calls: likewise, and what its carrier saw.
+        mail: likewise, and what its mail server took.
 
     Returns:
         The verdict.
     """
-    history = History(start_at=0, sent=airports.sent | calls.sent)
+    accepted = {letter.job for letter in mail.sender.accepted.values()}
+    history = History(start_at=0, sent=airports.sent | calls.sent | accepted)
     await read_into(history, store)
     history.sent |= {job.id for job in history.jobs if job.kind in MADE_BY_OTHERS}
+    history.sent |= {job.id for job in history.jobs if _is_a_guests(job)}
     history.outside = list(calls.carrier.violations)
     found = [f"{rule}: {where}" for rule, where in check(history, limits(airports.pace.speed))]
     exported = folder / "history.jsonl"
@@ -74,12 +88,29 @@ async def judge(
     found += departures_violations(
         DAY.read_bytes().splitlines(), exported.read_text().splitlines(), airports.pace.speed
     )
+    found += letter_violations(
+        Letters(
+            accepted=mail.sender.accepted,
+            asked=mail.sender.asked,
+            taken=mail.postbox.taken,
+            jobs={job.id: job for job in history.jobs},
+            dead=mail.crew.dead,
+            faults=mail.sender.faults,
+        )
+    )
     return Verdict(
         flights=airports.left,
         calls=len(calls.carrier.calls),
+        letters=len(mail.postbox.taken),
+        doubled=sum(1 for times in mail.postbox.taken.values() if times > 1),
         jobs=len(history.jobs),
         violations=tuple(found),
     )
+
+
+def _is_a_guests(job: JobView) -> bool:
+    """Whether somebody sent it over HTTP to see what happens."""
+    return job.lane not in OURS and not (job.key or "").startswith(job_id(0)[:-1])
 
 
 def _export(url: str, path: Path) -> None:

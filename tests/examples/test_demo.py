@@ -40,6 +40,17 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+def read_until(process: subprocess.Popen[str], pattern: str) -> str:
+    """What it prints up to a line in which something is found."""
+    assert process.stdout is not None
+    printed = ""
+    for line in process.stdout:
+        printed += line
+        if re.search(pattern, line):
+            return printed
+    pytest.fail(f"it ended without {pattern}: {printed}")
+
+
 class Ran:
     """A short run: what it printed, its exit code, and its files."""
 
@@ -67,13 +78,21 @@ def ran() -> Ran:
 def test_the_demo_shows_real_work_in_both_and_ends_by_itself(ran: Ran) -> None:
     assert ran.code == 0, ran.printed
     summary = re.search(
-        r"(\d+) flights left, (\d+) calls were dialled; .* 0 violations", ran.printed
+        r"(\d+) flights left, (\d+) calls were dialled, (\d+) letters arrived .* 0 violations",
+        ran.printed,
     )
     assert summary is not None
     assert int(summary[1]) > 10
     assert int(summary[2]) > 5
+    assert int(summary[3]) > 5
     assert re.search(r"why: \S+ .*blocked: ", ran.printed)
     assert re.search(r"agents:EWR \d of 4", ran.printed)
+    assert re.search(
+        r"send_email .* [1-9]\d* done .*; starts in \d+\.\d s, target 5 s", ran.printed
+    )
+    served = re.findall(r"http://127\.0\.0\.1:\d+", ran.printed)
+    assert len(served) >= 2
+    assert len(set(served)) == 1
 
 
 def rules(ran: Ran, history: list[str]) -> set[str]:
@@ -124,10 +143,7 @@ async def test_the_limits_of_the_checker_are_those_of_the_demo(ran: Ran) -> None
 
 def test_an_interrupt_ends_it_gracefully_with_its_summary() -> None:
     with started() as process:
-        assert process.stdout is not None
-        printed = ""
-        while "departures: 1 left" not in printed and "departures: 2 left" not in printed:
-            printed += process.stdout.readline()
+        read_until(process, r"departures: [1-9]\d* left")
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=40)
     assert process.returncode == 0, rest

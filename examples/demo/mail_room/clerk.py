@@ -1,0 +1,40 @@
+"""A worker in Python that pulls over HTTP: `python -m examples.demo.mail_room.clerk`.
+
+Its handlers are those of `examples.lanes`; the environment says where the mail server is.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+import headway as hw
+from examples.lanes.app import app
+
+LANES = "send_email,send_outreach,enrich,notify"
+LEASE = "3s"
+
+
+def main() -> None:
+    """Works until SIGTERM, or until whoever started it is gone."""
+    threading.Thread(target=_tether, daemon=True).start()
+    hw.Client().run(
+        app,
+        lanes=LANES,
+        concurrency=8,
+        lease=LEASE,
+        grace="3s",
+        name=f"python-{socket.gethostname()}-{os.getpid()}-",
+        unknown="dead",
+    )
+
+
+def _tether() -> None:
+    # Nothing is ever written there: it ends when the demo does, however that dies.
+    os.read(0, 1)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

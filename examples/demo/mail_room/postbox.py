@@ -1,0 +1,62 @@
+"""The mail server: a real one on a free port, that counts what it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from email import message_from_bytes, policy
+from typing import cast
+
+from aiosmtpd.smtp import SMTP, Envelope
+
+from headway.lab.draws import Draws
+
+NUMBER = re.compile(r"Letter (\d+)\b")
+SLOW_S = 0.15
+"""It says so much later, at most, that it has taken a letter: who dies meanwhile never hears it."""
+
+
+class Postbox:
+    """What the mail server has taken.
+
+    Attributes:
+        taken: how often each letter came, by its number.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.taken: Counter[int] = Counter()
+        self._draws = Draws(seed)
+
+    async def handle_DATA(  # noqa: N802  (the SMTP library's name)
+        self, server: SMTP, session: object, envelope: Envelope
+    ) -> str:
+        """Takes a message; mail that is no letter of the demo is taken and not counted."""
+        del server, session
+        message = message_from_bytes(cast("bytes", envelope.content), policy=policy.default)
+        found = NUMBER.match(str(message["Subject"] or ""))
+        if found:
+            number = int(found[1])
+            self.taken[number] += 1
+            await asyncio.sleep(SLOW_S * self._draws.unit("slow", number, self.taken[number]))
+        return "250 OK"
+
+
+@asynccontextmanager
+async def taking(box: Postbox) -> AsyncGenerator[int]:
+    """A mail server on this machine's loopback, until the block ends; its port.
+
+    Args:
+        box: counts what it takes.
+    """
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: SMTP(box, hostname="localhost", ident="demo", loop=loop), "127.0.0.1", 0
+    )
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await server.wait_closed()

@@ -1,0 +1,117 @@
+"""The mail room: its server, its mail server, who writes, who works, and how it all ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import headway as hw
+from examples.demo.mail_room.crew import Crew
+from examples.demo.mail_room.postbox import Postbox, taking
+from examples.demo.mail_room.sender import PROSPECTS, Sender
+from examples.demo.mail_room.serving import serving
+from examples.lanes.database import Database
+from headway.contract.views import JobsQuery
+from headway.core.state import FINAL
+
+STILL_S = 20.0
+"""After so long without any end, what is left is not waited for any more."""
+PAGE = 500
+
+Tell = Callable[[str, str], None]
+
+
+class MailRoom:
+    """Letters over HTTP.
+
+    Attributes:
+        url: of the server.
+        postbox: what has arrived.
+        sender: what was accepted.
+        crew: who works.
+    """
+
+    def __init__(
+        self, store: hw.Store, url: str, postbox: Postbox, sender: Sender, crew: Crew
+    ) -> None:
+        self.url = url
+        self.postbox = postbox
+        self.sender = sender
+        self.crew = crew
+        self._store = store
+        self._sending: asyncio.Task[None] | None = None
+        self._killing: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Letters come in from now on, and now and then a worker dies."""
+        self._sending = asyncio.create_task(self.sender.run())
+        self._killing = asyncio.create_task(self.crew.kill_now_and_then())
+
+    async def finish(self) -> None:
+        """Takes no more letters, and lets the workers end those that it has."""
+        if self._killing is not None:
+            self._killing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._killing
+        if self._sending is not None:
+            self.sender.stop()
+            await self._sending
+        loop = asyncio.get_running_loop()
+        left, until = await self._unfinished(), loop.time() + STILL_S
+        while left and loop.time() < until:
+            await asyncio.sleep(0.1)
+            was, left = left, await self._unfinished()
+            if left < was:
+                until = loop.time() + STILL_S
+
+    async def _unfinished(self) -> int:
+        ids = [letter.job for letter in self.sender.accepted.values()]
+        left = 0
+        for start in range(0, len(ids), PAGE):
+            query = JobsQuery(ids=tuple(ids[start : start + PAGE]), limit=PAGE)
+            left += sum(job.state not in FINAL for job in (await self._store.read(query)).rows)
+        return left
+
+
+@asynccontextmanager
+async def mail_room(
+    store: hw.Store, folder: Path, seed: int, tell: Tell
+) -> AsyncGenerator[MailRoom]:
+    """A mail room with everything that it needs, until the block ends.
+
+    Args:
+        store: where its jobs live.
+        folder: for logs, and the database of the workers' application.
+        seed: of all that is random.
+        tell: told what happens, as (word, sentence).
+    """
+    database = folder / "mail-room.db"
+    await asyncio.to_thread(_fill, database)
+    postbox = Postbox(seed)
+    async with taking(postbox) as port, serving(store) as url:
+        env = {
+            "SMTP_HOST": "127.0.0.1",
+            "SMTP_PORT": str(port),
+            "SMTP_TLS": "no",
+            "SMTP_USER": "",
+            "LANES_DATABASE": str(database),
+        }
+        print(f"The mail room serves {url}: /v1, /docs, /metrics, /events; open to this machine")
+        print(f"Its mail goes to smtp://127.0.0.1:{port}", flush=True)
+        crew = Crew(store, url, env, folder, seed, tell)
+        async with crew.at_work():
+            yield MailRoom(store, url, postbox, Sender(url, seed, tell), crew)
+
+
+def _fill(path: Path) -> None:
+    """Writes the people to whom letters go."""
+    people = [
+        (number, f"ada{number}@engines{number % 4}.example", f"Ada {number}", "Engines")
+        for number in range(1, PROSPECTS + 1)
+    ]
+    with Database(str(path)).write() as db:
+        db.executemany(
+            "INSERT INTO prospect (id, email, name, company) VALUES (?, ?, ?, ?)", people
+        )
