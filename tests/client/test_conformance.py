@@ -36,8 +36,9 @@ NOT_OVER_HTTP = {
     "test_arguments_above_the_limit_are_refused_and_those_at_it_are_kept": "arguments are objects",
     "test_odd_lanes_and_tenants_do_not_run_into_each_other": "a lane with * in it is a pattern",
     "test_cascade_without_candidates_is_exhausted_at_once": "refused by the body",
+    "test_what_follows_a_cascade_of_nobody_is_created_though_another_has_its_id": "so here",
     "test_every_end_of_a_run_gives_its_permits_back[next]": "a stage without a name is refused",
-    "test_settling_again_what_this_run_settled_answers_already_and_writes_nothing[next]": "so here",
+    "test_settling_again_what_this_run_settled_answers_already_and_writes_nothing[next]": "and here",
     "test_job_asked_to_cancel_ends_cancelled_whatever_its_run_says[next]": "and here",
     "test_worker_that_lost_its_lease_after_hand_over_can_write_nothing_more": (
         "a snooze without a moment is refused"
@@ -46,7 +47,7 @@ NOT_OVER_HTTP = {
     "test_job_past_its_expiry_that_never_started_is_dead_as_expired": (
         "a job expires after a span; the suite's clock is not this machine's"
     ),
-    "test_job_without_a_due_time_is_due_now": "so here",
+    "test_job_without_a_due_time_is_due_now": "as before",
 }
 """What the suite asks of a store, and HTTP does not give; and why."""
 
