@@ -38,7 +38,9 @@ NOT_OVER_HTTP = {
     "test_cascade_without_candidates_is_exhausted_at_once": "refused by the body",
     "test_what_follows_a_cascade_of_nobody_is_created_though_another_has_its_id": "so here",
     "test_every_end_of_a_run_gives_its_permits_back[next]": "a stage without a name is refused",
-    "test_settling_again_what_this_run_settled_answers_already_and_writes_nothing[next]": "and here",
+    "test_settling_again_what_this_run_settled_answers_already_and_writes_nothing[next]": (
+        "and here"
+    ),
     "test_job_asked_to_cancel_ends_cancelled_whatever_its_run_says[next]": "and here",
     "test_worker_that_lost_its_lease_after_hand_over_can_write_nothing_more": (
         "a snooze without a moment is refused"
