@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +25,9 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104  (it is refused)
 
 
 @contextmanager
-def serving(*line: str) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
+def serving(
+    *line: str, before: Callable[[], None] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
     """A server process, its address, and what it logged until it listened."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", "serve", "--port=0", *line],
@@ -32,6 +35,7 @@ def serving(*line: str) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "HEADWAY_LOG_FORMAT": "json"},
+        preexec_fn=before,  # noqa: PLW1509  (of one thread here)
     )
     try:
         assert process.stderr is not None
@@ -56,6 +60,16 @@ def test_a_server_without_tokens_is_open_on_loopback_and_says_so_loudly():
         assert url.startswith("http://127.0.0.1:")
         assert any('"level": "warning"' in one and "OPEN" in one for one in logged)
         assert httpx.get(f"{url}/openapi.json", timeout=LIMIT_S).status_code == 200
+
+
+def test_it_may_have_as_many_connections_as_the_system_allows():
+    few, most = 256, min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65_536)
+
+    def shell_of_old() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+
+    with serving(before=shell_of_old) as (process, _, _):
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (most, most)
 
 
 def test_a_stop_ends_it_in_order_and_its_exit_says_so():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from headway.cli.open_files import allow_many_files
 from headway.cli.server_address import LOOPBACK, AddressOptions
 from headway.cli.settings import Settings
 from headway.contract.store import Store
@@ -71,6 +72,7 @@ class HttpServing:
     @asynccontextmanager
     async def _ready(self, store: Store) -> AsyncGenerator[Listener]:
         """The server, bound to its address, and all that must run beside it."""
+        allow_many_files()
         has_tokens = bool(await store.read(TokensQuery()))
         address = self.address.address(has_tokens=has_tokens)
         service = Service(store, self._options(), app=self.app)

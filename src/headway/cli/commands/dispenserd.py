@@ -11,6 +11,7 @@ from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
+from headway.cli.open_files import allow_many_files
 from headway.cli.session import Session
 from headway.core.errors import InvalidValue
 from headway.runtime import event_loop
@@ -62,12 +63,18 @@ def dispenserd(
 
 
 async def _serve(opened: App, address: Address, hosts: tuple[str, ...] | None) -> None:
+    allow_many_files()
     async with opened:
         service = Service(opened.store, ServerOptions(open_here=True, hosts=hosts))
         listener = Listener(make_app(service), address, on_stop=service.begin_stop)
         event_loop.on_signals(lambda now: listener.stop(now=now))
         async with alive(service):
-            log.info("dispenserd listens", url=listener.url)
-            if hosts is None:
-                log.warning("whoever reaches this port may take and add jobs: it asks for no token")
+            service.spawn(_tell(listener, exposed=hosts is None), "the first words")
             await listener.run()
+
+
+async def _tell(listener: Listener, *, exposed: bool) -> None:
+    await listener.answers()
+    if exposed:
+        log.warning("whoever reaches this port may take and add jobs: it asks for no token")
+    log.info("dispenserd listens", url=listener.url)
