@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(
         f"{verdict.flights} flights left, {verdict.calls} calls were dialled, "
-        f"{verdict.letters} letters arrived ({verdict.doubled} twice, out of a killed worker's "
-        f"hands); {verdict.jobs} jobs checked: {len(verdict.violations)} violations"
+        f"{verdict.letters} letters arrived ({verdict.doubled} of them twice); "
+        f"{verdict.jobs} jobs checked: {len(verdict.violations)} violations"
     )
     for line in verdict.violations:
         print(f"violation: {line}")

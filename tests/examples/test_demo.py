@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ PROGRAM = [sys.executable, "-m", "examples.demo", "--plain", "--speed", f"{SPEED
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(*arguments: str) -> Generator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [*PROGRAM, *arguments],
         cwd=REPOSITORY,
