@@ -13,7 +13,7 @@ import pytest
 from headway.contract.tokens import Role
 from headway.runtime.signal_urls import LIVES_MS, SignalUrls
 from headway.runtime.timing import REAL
-from headway.server.signal_urls import signal_url
+from headway.server.signal_urls import signal_urls
 from tests.server.hooks.calling_app import app, in_loop, in_process, in_thread
 from tests.server.hooks.outside import applied, awaiting, post_all, seen
 from tests.server.hooks.senders import CALL, Sent, call_status
@@ -34,7 +34,7 @@ def path(key: str) -> str:
 
 
 def url(rig: Rig, ref: str) -> str:
-    return signal_url(rig.service, ref, rig.url)
+    return signal_urls(rig.service, rig.url).url(ref, rig.service.timing.wall_at())
 
 
 @pytest.mark.parametrize("role", MAY)
