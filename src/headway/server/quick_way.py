@@ -22,11 +22,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headway.core.errors import InvariantBroken
 from headway.server.access.policy import Policy, policy_of
 from headway.server.problem import answer_error
+from headway.server.replies.answer import unread
 from headway.server.routes.router import the_service
 from headway.server.strict_json import StrictRequest
-
-GONE = 499
-"""Of a reply that nobody reads; it stands in the log alone."""
 
 Bind = Callable[[Request], Awaitable[object]]
 
@@ -59,7 +57,7 @@ class QuickWay:
         try:
             response = await quick.answer(request)
         except ClientDisconnect:
-            response = Response(status_code=GONE)
+            response = unread()
         except Exception as error:
             told = answer_error(request, error)
             if told is None:

@@ -9,7 +9,8 @@ from pydantic import Field
 from headway.core.job import MAX_BATCH
 from headway.server.bodies.body import Body, Several, few
 from headway.server.bodies.words import Name, Span
-from headway.server.pulling.pull_request import LEASE_MS, MAX_REQUEST, PullRequest
+from headway.server.pulling.lease import LEASE_MS
+from headway.server.pulling.numbers import MAX_REQUEST
 from headway.server.pulling.wanted import MAX_WANTED, MAX_WEIGHT, read_lanes
 
 
@@ -77,22 +78,11 @@ class ClaimBody(Body):
         default={}, max_length=MOST_AFTER, description="From the reply before, if you keep it."
     )
 
-    def pull(self) -> PullRequest:
-        """What the pull asks for."""
+    @property
+    def weighted_lanes(self) -> tuple[tuple[str, int], ...]:
+        """Names or patterns, each with its weight, as they were asked for."""
         if isinstance(self.lanes, str):
-            lanes = read_lanes(self.lanes)
-        else:
-            lanes = tuple(
-                (one, 1) if isinstance(one, str) else (one.name, one.weight) for one in self.lanes
-            )
-        return PullRequest(
-            worker=self.worker,
-            lanes=lanes,
-            order=self.order,
-            n=self.max,
-            free=self.free,
-            lease_ms=self.lease,
-            wait_ms=self.wait,
-            request=self.request,
-            after=self.after,
+            return read_lanes(self.lanes)
+        return tuple(
+            (one, 1) if isinstance(one, str) else (one.name, one.weight) for one in self.lanes
         )

@@ -11,7 +11,8 @@ from headway.core.errors import PayloadTooLarge
 from headway.core.job import MAX_RESULT
 from headway.server.bodies.body import Body, Several
 from headway.server.bodies.words import Name, Span, Text
-from headway.server.pulling.pull_request import LEASE_MS, MAX_REQUEST
+from headway.server.pulling.lease import LEASE_MS
+from headway.server.pulling.numbers import MAX_REQUEST
 from headway.server.pulling.wanted import MAX_WANTED
 
 MOST_RUNNING = 10_000

@@ -1,9 +1,11 @@
-"""Numbers for claims whose callers do not count: by the clock, so that they grow over restarts."""
+"""Numbers of claims; for callers that do not count, by the clock: so they grow over restarts."""
 
 from __future__ import annotations
 
 from headway.runtime.timing import Timing
 
+MAX_REQUEST = 2**53 - 1
+"""The largest number of a claim: the largest that every JSON reader keeps exactly."""
 MOST_TRIES = 32
 """After so many numbers that were used before, the clock is not what is wrong."""
 

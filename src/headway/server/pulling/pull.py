@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headway.contract.claims import Claimed
+from headway.server.pulling.lease import LEASE_MS
 from headway.server.pulling.wanted import Wanted
 
 
@@ -27,7 +28,7 @@ class Pull:
     wanted: Wanted
     n: int = 1
     free: int = 1
-    lease_ms: int = 30_000
+    lease_ms: int = LEASE_MS
     request: int | None = None
     after: Mapping[str, int] = field(default_factory=dict[str, int])
 

@@ -12,6 +12,8 @@ from fastapi import Response
 from headway.contract.views import JobView
 from headway.runtime.records import View, job_record, record
 
+_GONE = 499
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -42,6 +44,11 @@ def plain(
         media_type="application/json",
         headers=None if headers is None else dict(headers),
     )
+
+
+def unread() -> Response:
+    """A reply that nobody reads, for its client is gone; its status stands in the log alone."""
+    return Response(status_code=_GONE)
 
 
 def told(value: object) -> object:

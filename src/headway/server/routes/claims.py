@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from fastapi import Request, Response
 
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.bodies.claim import ClaimBody
-from headway.server.pulling.hand_out import HandOut
-from headway.server.pulling.presence import ClientGone, Presence
 from headway.server.pulling.pull import Pulled
-from headway.server.pulls import pull
+from headway.server.pulls import answer_pull
 from headway.server.replies.claimed import ClaimedModel, claimed_record
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
@@ -22,11 +19,6 @@ from headway.server.service import Service
 from headway.server.signal_urls import signal_urls
 
 ROUTES = router("work")
-
-GONE = 499
-"""Of a reply that nobody reads; it stands in the log alone."""
-
-_encode = msgspec.json.Encoder().encode
 
 _REPLY = reply(
     "Claim",
@@ -72,18 +64,9 @@ async def claim(
     A repeat of a `request` number answers the jobs of the first that the worker still holds. If
     the client goes away before the reply is written, its jobs are handed back at once.
     """
-    presence = Presence(request.receive)
-    lobby = service.lobby
-    try:
-        pulled = await presence.during(pull(service, caller, body.pull()), lobby.give_back)
-    except ClientGone:
-        return Response(status_code=GONE)
-    content = _encode(_told(service, pulled, str(request.base_url)))
-    return HandOut(
-        content,
-        presence=presence,
-        timing=service.timing,
-        unread=lambda: lobby.give_back(pulled),
+    base = str(request.base_url)
+    return await answer_pull(
+        service, caller, body, request, lambda pulled: _told(service, pulled, base)
     )
 
 

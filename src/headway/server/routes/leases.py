@@ -11,7 +11,7 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.bodies.lease import LeaseBody
-from headway.server.pulling.pull_request import check_lease
+from headway.server.pulling.lease import check_lease
 from headway.server.pulling.wanted import Wanted, is_pattern
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import reply

@@ -10,6 +10,7 @@ from headway.server.bodies.body import Body, Several
 from headway.server.bodies.claim import ClaimBody
 from headway.server.bodies.settlement import ErrorText
 from headway.server.bodies.words import Name, Span, TenantName, Text, When
+from headway.server.pulling.lease import LEASE_MS
 
 JobId = Annotated[
     Name,
@@ -76,7 +77,9 @@ class FailBody(RunBody):
 class ExtendBody(RunBody):
     """A job that takes longer."""
 
-    lease: Span = Field(default=30_000, description="From now; for all that the worker has pulled.")
+    lease: Span = Field(
+        default=LEASE_MS, description="From now; for all that the worker has pulled."
+    )
     progress: Any = Field(default=None, description="How far it is, for people.")
 
 

@@ -25,6 +25,7 @@ from headway.server.guards.request_id import RequestId
 from headway.server.problem import status_of
 from headway.server.pulling.hand_out import HandOut
 from headway.server.pulling.presence import ClientGone, Presence
+from headway.server.replies.answer import unread
 from headway.server.service import Service
 from headway.systems.lanes.dispenserd.queue import Queue, Received
 from headway.systems.lanes.dispenserd.requests import read_lane, read_scheduling
@@ -32,7 +33,6 @@ from headway.systems.lanes.dispenserd.requests import read_lane, read_scheduling
 NAME = "dispenserd"
 DONE, WRONG, EMPTY = 0, 1, 2
 """The codes of replies."""
-GONE = 499
 
 _log = structlog.stdlib.get_logger("headway.dispenserd")
 
@@ -78,7 +78,7 @@ class _Dispenserd:
         try:
             response = await answer(request)
         except ClientGone:
-            response = Response(status_code=GONE)
+            response = unread()
         except HeadwayError as error:
             response = _refusal(error)
         await response(scope, receive, send)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -12,11 +11,8 @@ from headway.contract.claims import Claimed
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
-from headway.server.pulling.hand_out import HandOut
-from headway.server.pulling.presence import ClientGone, Presence
 from headway.server.pulling.pull import Pulled
-from headway.server.pulls import pull
-from headway.server.replies.answer import told
+from headway.server.pulls import answer_pull
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
 from headway.systems.lanes.bodies import PullBody
@@ -43,11 +39,6 @@ PULLED = reply(
     lease_until=(int | None, "Until when they are yours without a word; null without any."),
 )
 
-GONE = 499
-"""Of a reply that nobody reads; it stands in the log alone."""
-
-_encode = msgspec.json.Encoder().encode
-
 
 @ROUTES.post("/pull", operation_id="lanes_pull", summary="Take jobs", response_model=PULLED)
 async def pull_jobs(
@@ -61,24 +52,10 @@ async def pull_jobs(
     A job is yours until `lease_until`; `/extend` moves that on. What is not acknowledged by then
     comes back and is given to another. If you go away while you wait, nothing is taken.
     """
-    presence = Presence(request.receive)
-    try:
-        pulled = await presence.during(pull(service, caller, body.pull()), service.lobby.give_back)
-    except ClientGone:
-        presence.close()
-        return Response(status_code=GONE)
-    except BaseException:
-        presence.close()
-        raise
-    return HandOut(
-        _encode(told(_said(pulled))),
-        presence=presence,
-        timing=service.timing,
-        unread=partial(service.lobby.give_back, pulled),
-    )
+    return await answer_pull(service, caller, body, request, _told)
 
 
-def _said(pulled: Pulled) -> dict[str, object]:
+def _told(pulled: Pulled) -> dict[str, object]:
     return {
         "jobs": [_job(one) for one in pulled.jobs],
         "now": pulled.now,

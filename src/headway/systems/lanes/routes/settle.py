@@ -16,7 +16,7 @@ from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.bodies.lease import RunningBody
 from headway.server.bodies.settlement import AnyOutcome, DeadBody, FailedBody, SucceededBody
-from headway.server.pulling.pull_request import check_lease
+from headway.server.pulling.lease import check_lease
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
