@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Request
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from headway.server.service import Service
 from headway.server.strict_json import Strict
@@ -13,6 +14,19 @@ PROBLEM: dict[str, Any] = {
     "description": "What is wrong, as RFC 9457 tells it.",
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
+
+
+class AnyText(PathConvertor):
+    """The rest of a path, whatever is in it.
+
+    Starlette's own ends before a line break: a lane with one would be out of reach, or be taken
+    for the one without.
+    """
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("path", AnyText())
 
 
 def router(tag: str, *, prefix: str = "") -> APIRouter:
