@@ -8,6 +8,7 @@ import msgspec
 from fastapi import Request, Response
 
 from headway.server.access.caller import Caller
+from headway.server.access.policy import check_again
 from headway.server.bodies.claim import ClaimBody
 from headway.server.pulling.hand_out import HandOut
 from headway.server.pulling.lease import check_lease
@@ -39,6 +40,7 @@ async def answer_pull(
         tell: what is answered, as plain JSON.
 
     Raises:
+        Unauthenticated: its token ended while it waited.
         Forbidden: a lane is not the caller's, or the caller may not claim at all.
         InvalidValue: a value is out of its range.
         StoreError: the store could not answer.
@@ -46,7 +48,7 @@ async def answer_pull(
     lobby = service.lobby
     presence = Presence(request.receive)
     try:
-        pulled = await presence.during(_pull(service, caller, body), lobby.give_back)
+        pulled = await presence.during(_pull(service, caller, body, request), lobby.give_back)
     except ClientGone:
         return unread()
     return HandOut(
@@ -57,7 +59,7 @@ async def answer_pull(
     )
 
 
-async def _pull(service: Service, caller: Caller, body: ClaimBody) -> Pulled:
+async def _pull(service: Service, caller: Caller, body: ClaimBody, request: Request) -> Pulled:
     # A claim is not told for whom its jobs are to be, so it hands out those of any tenant.
     caller.whole()
     lanes = check_lanes(body.weighted_lanes)
@@ -73,4 +75,11 @@ async def _pull(service: Service, caller: Caller, body: ClaimBody) -> Pulled:
         request=body.request,
         after=body.after,
     )
-    return await service.lobby.pull(pull, min(body.wait / 1000, service.options.longest_wait_s))
+    pulled = await service.lobby.pull(pull, min(body.wait / 1000, service.options.longest_wait_s))
+    if pulled.jobs and body.wait:
+        try:
+            await check_again(request, caller)
+        except BaseException:
+            service.lobby.give_back(pulled)
+            raise
+    return pulled

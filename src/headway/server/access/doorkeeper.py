@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.core.errors import Unauthenticated
+from headway.core.errors import Forbidden, Unauthenticated
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.request_rate import RequestRates
@@ -38,13 +38,33 @@ class Doorkeeper:
             TooManyRequests: it asks more often than it may.
             StoreError: nobody can tell now.
         """
+        caller = await self._known(authorization)
+        caller.check(permission)
+        self._rates.take(caller.id, caller.name)
+        return caller
+
+    async def check_again(self, authorization: str | None, caller: Caller) -> None:
+        """Lets a caller stay that was let in a while ago; costs little if asked often.
+
+        Args:
+            authorization: the header that it was let in with.
+            caller: as whom.
+
+        Raises:
+            Unauthenticated: its token is not known any more, or over.
+            Forbidden: it may do something else now.
+            StoreError: nobody can tell now.
+        """
+        if await self._known(authorization) != caller:
+            message = f"the token {caller.name!r} was changed meanwhile"
+            raise Forbidden(message, hint="ask again, to be told what it may do now")
+
+    async def _known(self, authorization: str | None) -> Caller:
         text = _token(authorization)
         caller = await self._tokens.caller(text)
         if caller is None:
             message = "no token was given" if text is None else "the token is not known, or over"
             raise Unauthenticated(message, hint="send Authorization: Bearer hw_…")
-        caller.check(permission)
-        self._rates.take(caller.id, caller.name)
         return caller
 
 

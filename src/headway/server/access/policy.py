@@ -68,6 +68,18 @@ def public() -> Any:  # noqa: ANN401  (FastAPI's own marker)
     return Depends(Policy(None))
 
 
+async def check_again(request: Request, caller: Caller) -> None:
+    """Lets the caller of a request stay that takes long: its token may be over meanwhile.
+
+    Raises:
+        Unauthenticated: it is.
+        Forbidden: the token is for something else now.
+        StoreError: nobody can tell now.
+    """
+    door = cast("Doorkeeper", request.app.state.door)
+    await door.check_again(request.headers.get("authorization"), caller)
+
+
 def policy_of(route: APIRoute) -> Policy | None:
     """The policy that a route names; None if it names none."""
     found = [one.call for one in route.dependant.dependencies if isinstance(one.call, Policy)]
