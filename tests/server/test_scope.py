@@ -120,6 +120,17 @@ async def test_an_entry_makes_jobs_of_the_tokens_tenant_alone(rig: Rig):
 # -------------------------------------------------------------------------------------- lanes
 
 
+async def test_a_page_of_the_timetable_has_entries_of_the_tokens_lanes_alone(rig: Rig):
+    for name, lane in (("a", "ours"), ("b", "theirs"), ("c", "ours"), ("d", "theirs")):
+        entry = {"schedule": "every 1h", "job": {"kind": "noop", "lane": lane}}
+        assert (await rig.call(Role.ADMIN, "PUT", f"/v1/timetable/{name}", entry)).is_success
+    token = await rig.token(Role.VIEWER, lanes=["ours"])
+    page = await rig.ask(token, "/v1/timetable", limit=1)
+    assert [one["name"] for one in page["rows"]] == ["a"]
+    page = await rig.ask(token, "/v1/timetable", limit=1, cursor=page["cursor"])
+    assert ([one["name"] for one in page["rows"]], page["cursor"]) == (["c"], None)
+
+
 async def test_a_token_for_lanes_sends_to_those_that_fit_and_sees_those(rig: Rig):
     token = await rig.token(Role.PRODUCER, lanes=["send_*", "main"])
     ours = await rig.send(token, lane="send_mail")

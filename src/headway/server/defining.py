@@ -1,11 +1,13 @@
-"""Changing definitions over HTTP: by whom, why, and only if nobody else did meanwhile."""
+"""Definitions over HTTP: listed as of a revision, and changed only if nobody did meanwhile."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from fastapi import Response
 
 from headway.contract.definitions import DefineRequest, Item
-from headway.contract.views import StatsQuery
+from headway.contract.views import StatsQuery, StatsView
 from headway.core.errors import Forbidden
 from headway.server.access.caller import Caller
 from headway.server.asking import etag, revision_of
@@ -47,6 +49,18 @@ async def define(
     revision = await service.store.define(request)
     service.gates.forget()
     return revision
+
+
+def listed(stats: StatsView, rows: Sequence[object], cursor: str | None) -> Response:
+    """The reply of a listing, with the revision that it is of as its ETag.
+
+    Args:
+        stats: read before the rows, so that they are no older than its revision.
+        rows: of the page.
+        cursor: of the next one.
+    """
+    found = {"rows": rows, "cursor": cursor, "revision": stats.revision, "now": stats.now}
+    return answer(found, headers=etag(stats.revision))
 
 
 def defined(revision: int, **more: object) -> Response:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from pydantic import BaseModel
+
 from headway.contract.views import EntryView, GateState, LaneView, TrailView, WorkerView
 from headway.runtime.latency import LaneLatency
 from headway.server.replies.schema import and_more, page_model, reply, reply_model
 
 _REVISION = (int, "Of the definitions; for If-Match.")
-_NOW = (int, "The store's time.")
-_CURSOR = (str | None, "Give it to the next call; null at the end.")
+
+
+def _listing(name: str, doc: str, row: type[BaseModel], note: str) -> type[BaseModel]:
+    """The model of what `listed` answers."""
+    return reply(
+        name,
+        doc,
+        rows=(list[row], note),
+        cursor=(str | None, "Give it to the next call; null at the end."),
+        revision=_REVISION,
+        now=(int, "The store's time."),
+    )
+
 
 GATE = reply_model(GateState)
-GATES = reply(
-    "Gates",
-    "Gates by name.",
-    rows=(list[GATE], "Those that are declared, capped, closed or held."),
-    cursor=_CURSOR,
-    revision=_REVISION,
-    now=_NOW,
+GATES = _listing(
+    "Gates", "Gates by name.", GATE, "Those that are declared, capped, closed or held."
 )
 CLOSURE = reply(
     "Closure",
@@ -27,13 +35,8 @@ CLOSURE = reply(
     by=(str, "Who closed it."),
     reason=(str, "Why."),
 )
-CLOSURES = reply(
-    "Closures",
-    "Closed gates, by name.",
-    rows=(list[CLOSURE], "May be empty though there is a cursor."),
-    cursor=_CURSOR,
-    revision=_REVISION,
-    now=_NOW,
+CLOSURES = _listing(
+    "Closures", "Closed gates, by name.", CLOSURE, "May be empty though there is a cursor."
 )
 CLOSED = reply(
     "Closed",
@@ -49,14 +52,7 @@ LANE = and_more(
     unfinished=(int, "Jobs that are not final."),
     latency=(reply_model(LaneLatency) | None, "If it was asked for."),
 )
-LANES = reply(
-    "Lanes",
-    "Lanes by name.",
-    rows=(list[LANE], "With what each holds."),
-    cursor=_CURSOR,
-    revision=_REVISION,
-    now=_NOW,
-)
+LANES = _listing("Lanes", "Lanes by name.", LANE, "With what each holds.")
 ENTRY = and_more(
     EntryView,
     "Entry",
@@ -64,13 +60,6 @@ ENTRY = and_more(
     when=(str, "Its schedule in words."),
     next_at=(list[int], "When it fires next; none while it is off."),
 )
-ENTRIES = reply(
-    "Entries",
-    "The timetable, by name.",
-    rows=(list[ENTRY], "With the next fires of each."),
-    cursor=_CURSOR,
-    revision=_REVISION,
-    now=_NOW,
-)
+ENTRIES = _listing("Entries", "The timetable, by name.", ENTRY, "With the next fires of each.")
 WORKERS = page_model(WorkerView)
 TRAIL = page_model(TrailView)

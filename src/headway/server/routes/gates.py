@@ -24,7 +24,7 @@ from headway.server.bodies.gate import (
     gate_spec,
 )
 from headway.server.bodies.words import Name
-from headway.server.defining import DEFINED, check_gate, define, defined, now_of
+from headway.server.defining import DEFINED, check_gate, define, defined, listed, now_of
 from headway.server.error_members import named_by_body
 from headway.server.replies.answer import answer
 from headway.server.replies.definitions import CLOSED, CLOSURES, GATE, GATES, RELEASED
@@ -74,13 +74,7 @@ async def listing(
     page = await service.store.read(
         GatesQuery(names=names, cursor=unwrapped(asked.cursor), limit=asked.limit)
     )
-    found = {
-        "rows": page.rows,
-        "cursor": wrapped(page.cursor),
-        "revision": stats.revision,
-        "now": stats.now,
-    }
-    return answer(found, headers=etag(stats.revision))
+    return listed(stats, page.rows, wrapped(page.cursor))
 
 
 @ROUTES.get("/gates/{name:path}", operation_id="get_gate", summary="One gate", response_model=GATE)
@@ -164,13 +158,8 @@ async def closures(asked: WhichPage, service: TheService, caller: Observer) -> R
     stats = await service.store.read(StatsQuery())
     page = await service.store.read(GatesQuery(cursor=unwrapped(asked.cursor), limit=asked.limit))
     gates = [one for gate in page.rows for one in (gate, *gate.members)]
-    found = {
-        "rows": [_closure(one) for one in gates if (one.closed_until or 0) > stats.now],
-        "cursor": wrapped(page.cursor),
-        "revision": stats.revision,
-        "now": stats.now,
-    }
-    return answer(found, headers=etag(stats.revision))
+    closed = [_closure(one) for one in gates if (one.closed_until or 0) > stats.now]
+    return listed(stats, closed, wrapped(page.cursor))
 
 
 @ROUTES.post("/closures", operation_id="close_gate", summary="Close a gate", response_model=CLOSED)

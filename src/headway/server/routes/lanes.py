@@ -19,7 +19,7 @@ from headway.server.bodies.body import Asked
 from headway.server.bodies.gate import UntilBody
 from headway.server.bodies.lane import LaneBody
 from headway.server.bodies.words import Name
-from headway.server.defining import DEFINED, check_gate, define, defined, now_of
+from headway.server.defining import DEFINED, check_gate, define, defined, listed, now_of
 from headway.server.replies.answer import answer
 from headway.server.replies.definitions import CLOSED, LANE, LANES
 from headway.server.routes.router import TheService, router
@@ -71,13 +71,7 @@ async def listing(
         asked = asked.model_copy(update={"limit": min(asked.limit, MOST_LANES)})
     page = page_of([one for one in found if caller.covers(one.name)], _name, asked)
     rows = await _told(service, page.rows, latency=asked.latency)
-    told = {
-        "rows": rows,
-        "cursor": page.cursor,
-        "revision": stats.revision,
-        "now": stats.now,
-    }
-    return answer(told, headers=etag(stats.revision))
+    return listed(stats, rows, page.cursor)
 
 
 @ROUTES.get("/{name:path}", operation_id="get_lane", summary="One lane", response_model=LANE)

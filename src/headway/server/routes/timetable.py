@@ -21,7 +21,7 @@ from headway.server.asking import IfMatch, WhichPage, etag, page_of
 from headway.server.bodies.body import Asked
 from headway.server.bodies.entry import EntryBody
 from headway.server.bodies.words import Name
-from headway.server.defining import DEFINED, define, defined, now_of
+from headway.server.defining import DEFINED, define, defined, listed, now_of
 from headway.server.error_members import named_by_body
 from headway.server.making import make_job
 from headway.server.replies.answer import answer
@@ -48,14 +48,9 @@ async def listing(asked: WhichPage, service: TheService, caller: Observer) -> Re
     """Lists the entries by name, each with its next three fires."""
     caller.whole()
     stats = await service.store.read(StatsQuery())
-    page = page_of(await service.store.read(TimetableQuery()), _name, asked)
-    told = {
-        "rows": [_told(one, stats.now, NEXT) for one in page.rows if _covered(caller, one)],
-        "cursor": page.cursor,
-        "revision": stats.revision,
-        "now": stats.now,
-    }
-    return answer(told, headers=etag(stats.revision))
+    found = await service.store.read(TimetableQuery())
+    page = page_of([one for one in found if _covered(caller, one)], _name, asked)
+    return listed(stats, [_told(one, stats.now, NEXT) for one in page.rows], page.cursor)
 
 
 @ROUTES.get("/{name:path}", operation_id="get_entry", summary="One entry", response_model=ENTRY)
