@@ -88,6 +88,13 @@ def test_beyond_loopback_it_refuses_to_start_without_a_token(headway: Headway):
     assert "headway token create" in ran.err
 
 
+def test_behind_a_proxy_it_refuses_to_start_without_a_token(headway: Headway):
+    ran = headway("serve", "--trust-proxy", "127.0.0.1", "--port", "0")
+    assert ran.code == 2
+    assert "the store has no token" in ran.err
+    assert "headway token create" in ran.err
+
+
 def test_beyond_loopback_it_refuses_to_send_tokens_in_the_clear(headway: Headway):
     assert headway("migrate").code == 0
     assert headway("token", "create", "ops", "--role", "admin").code == 0

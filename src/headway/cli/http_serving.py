@@ -92,7 +92,8 @@ class HttpServing:
         settings, address = self.settings, self.address
         loopback = address.is_loopback
         return ServerOptions(
-            open_here=loopback,
+            # Behind a proxy it is not only this machine that calls.
+            open_here=loopback and not address.trust_proxy,
             hosts=(*LOOPBACK, address.host) if loopback and not address.trust_proxy else None,
             public_url=settings.public_url,
             signing_keys=settings.signing_keys,

@@ -69,6 +69,9 @@ class AddressOptions:
         if not self.is_loopback and not has_tokens:
             message = f"at {self.host} others could reach the server, and the store has no token"
             raise InvalidValue(message, hint="make one first: headway token create NAME --role …")
+        if self.trust_proxy and not has_tokens:
+            message = "others reach the server through the proxy, and the store has no token"
+            raise InvalidValue(message, hint="make one first: headway token create NAME --role …")
         if not self.is_loopback and self.tls_cert is None and not self.plain_http:
             message = f"at {self.host} tokens would go over the network in the clear"
             raise InvalidValue(
