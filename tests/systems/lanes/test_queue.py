@@ -247,6 +247,17 @@ async def test_many_dead_jobs_are_retried_by_lane_and_type(queue: Queue) -> None
     assert (await queue.get("/dead"))["rows"] == []
 
 
+async def test_a_page_of_dead_jobs_that_carry_much_ends_early_and_goes_on(queue: Queue) -> None:
+    made = [await queue.enqueue(payload={"text": "x" * 900_000}) for _ in range(30)]
+    while jobs := await queue.pull():
+        for job in jobs:
+            await queue.said("/fail", job, dead=True)
+    first = await queue.get("/dead")
+    assert len(first["rows"]) < len(made)
+    second = await queue.get("/dead", cursor=first["cursor"])
+    assert [one["job_id"] for one in first["rows"] + second["rows"]] == made[::-1]
+
+
 async def test_a_retry_that_is_repeated_under_its_key_answers_what_the_first_did() -> None:
     async with queueing() as (rig, queue):
         (job_id,) = await dead(queue, 1)

@@ -11,6 +11,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView, LanesQuery, LaneView
 from headway.core.state import State
 from headway.runtime.latency import LaneLatency, lane_latencies
+from headway.server.bounded_page import bounded_page
 
 PAGES = 4
 """Pages of scheduled jobs that are looked through, at most, for those that wait to be retried."""
@@ -127,15 +128,10 @@ async def _waiting_to_be_retried(store: Store, lane: LaneView) -> tuple[int, boo
     for _ in range(PAGES):
         if looked >= scheduled:
             return failed, True
-        page = await store.read(
-            JobsQuery(
-                lane=lane.name,
-                states=(State.SCHEDULED,),
-                newest=True,
-                cursor=cursor,
-                limit=1_000,
-            )
+        query = JobsQuery(
+            lane=lane.name, states=(State.SCHEDULED,), newest=True, cursor=cursor, limit=1_000
         )
+        page = await bounded_page(store, query)
         looked += len(page.rows)
         failed += sum(1 for job in page.rows if status_of(job) is Status.FAILED)
         cursor = page.cursor

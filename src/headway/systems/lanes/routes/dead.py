@@ -18,6 +18,7 @@ from headway.server.access.policy import needs
 from headway.server.asking import PageAsked, RepeatKey, numbered
 from headway.server.bodies.move import EditBody, FilterBody
 from headway.server.bodies.words import Name, TenantName
+from headway.server.bounded_page import bounded_page
 from headway.server.moving import Move, edit_of, move_fitting, move_named
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import page_model, reply
@@ -60,20 +61,23 @@ async def dead(
     service: TheService,
     caller: Annotated[Caller, needs(Permission.READ)],
 ) -> Response:
-    """Dead jobs with their errors, the newest first."""
+    """Dead jobs with their errors, the newest first.
+
+    A page may be short, or even empty, and yet have a cursor: a bounded number of jobs was looked
+    at, or they carry much.
+    """
     if asked.lane is not None:
         caller.check_lane(asked.lane)
-    page = await service.store.read(
-        JobsQuery(
-            lane=asked.lane,
-            kind=asked.type,
-            tenant=caller.tenant(asked.tenant),
-            states=(State.DEAD,),
-            newest=True,
-            cursor=numbered(asked.cursor),
-            limit=asked.limit,
-        )
+    query = JobsQuery(
+        lane=asked.lane,
+        kind=asked.type,
+        tenant=caller.tenant(asked.tenant),
+        states=(State.DEAD,),
+        newest=True,
+        cursor=numbered(asked.cursor),
+        limit=asked.limit,
     )
+    page = await bounded_page(service.store, query)
     rows = [lane_job(job) for job in page.rows if caller.sees(job)]
     return answer({"rows": rows, "cursor": page.cursor})
 
