@@ -44,7 +44,7 @@ class Insertion:
         check_jobs(jobs)
         known = self.ledger.jobs.known([job.id for job in jobs])
         if self.derived and known:
-            jobs = [self._find_id(job, known) if job.id in known else job for job in jobs]
+            jobs = [self._find_id(job) if job.id in known else job for job in jobs]
         standing = {
             (row.tenant, row.key): row
             for row in self.ledger.keys.load(
@@ -73,23 +73,20 @@ class Insertion:
         self._write()
         return replies
 
-    def _find_id(self, job: NewJob, known: set[str]) -> NewJob:
-        """The job under the first id of its series that is free, or under which it is there.
+    def _find_id(self, job: NewJob) -> NewJob:
+        """The job under the first id of its series that is free.
 
-        Ids can be chosen, so that somebody may have taken the one that it would have; what must
-        follow follows all the same.
+        Ids can be chosen, so that somebody may have taken the one that it would have, with its
+        very body even: what must follow follows all the same. A step that is repeated does not
+        come here, for its own guard says that it is done.
         """
         series = [job.id]
         while True:
-            rows = self.ledger.jobs.load(series)
-            for one in series:
-                row = rows.get(one)
-                if row is not None and not _is_of(row, job):
-                    continue
-                if row is not None:
-                    known.add(one)
-                return replace(job, id=one)
             series = ids_after(series[-1], min(2 * len(series), MOST_LOOKED_AT))
+            taken = self.ledger.jobs.known(series)
+            free = next((one for one in series if one not in taken), None)
+            if free is not None:
+                return replace(job, id=free)
 
     def _check_same(self, job: NewJob) -> None:
         _refuse_other_body(job, _body_of(self.ledger.jobs.load([job.id])[job.id]))
@@ -248,11 +245,6 @@ def insert_new(
 
 def _body_of(row: JobRow) -> bytes:
     return row.body or body_hash(row.kind, row.lane, row.tenant, row.subject, row.args)
-
-
-def _is_of(row: JobRow, job: NewJob) -> bool:
-    """Whether the row is this job, made before; all fires of an entry have the same body."""
-    return (row.entry, row.fired_at, _body_of(row)) == (job.entry, job.fired_at, job.body_hash())
 
 
 def _refuse_other_body(job: NewJob, body: bytes) -> None:

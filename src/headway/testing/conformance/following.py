@@ -165,7 +165,7 @@ class FollowGroup(ConformanceGroup):
         assert alert.id not in taken
         assert [(await rig.view(one)).kind for one in taken] == ["other"] * 5
 
-    async def test_on_final_job_that_is_there_already_is_not_created_again(self, rig: Rig) -> None:
+    async def test_on_final_job_is_created_though_somebody_made_its_like(self, rig: Rig) -> None:
         job = await rig.add(policy=ALERT)
         first = derived_id("on_final", job.id, 1)
         await take_ids(rig, first)
@@ -180,7 +180,9 @@ class FollowGroup(ConformanceGroup):
             key=None,
         )
         await by_dying(rig, job)
-        assert [alert.id for alert in await followers(rig)] == [second]
+        made = [alert.id for alert in await followers(rig)]
+        assert len(made) == 2
+        assert second in made
 
     async def test_what_follows_a_cascade_of_nobody_is_created_though_another_has_its_id(
         self, rig: Rig

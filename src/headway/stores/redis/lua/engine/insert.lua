@@ -53,29 +53,20 @@ local function check_same(job)
   refuse_other_body(job, body_of_row(Jobs.load({ job.id })[job.id]))
 end
 
--- Whether the row is this job, made before; all fires of an entry have the same body.
-local function is_of(row, job)
-  return row.entry == job.entry
-    and row.fired_at == job.fired_at
-    and body_of_row(row) == body_of(job)
-end
-
--- Gives a job the first id of its series that is free, or under which it is there; that one is
--- known then. Ids can be chosen, so that somebody may have taken the one that it would have; what
--- must follow follows all the same.
-local function find_id(job, known)
+-- Gives a job the first id of its series that is free. Ids can be chosen, so that somebody may have
+-- taken the one that it would have, with its very body even: what must follow follows all the same.
+-- A step that is repeated does not come here, for its own guard says that it is done.
+local function find_id(job)
   local series = { job.id }
   while true do
-    local rows = Jobs.load(series)
+    series = Ids.ids_after(series[#series], math.min(2 * #series, MOST_LOOKED_AT))
+    local taken = Jobs.known(series)
     for _, id in ipairs(series) do
-      local row = rows[id]
-      if row == nil or is_of(row, job) then
+      if not taken[id] then
         job.id = id
-        known[id] = known[id] or row ~= nil
         return
       end
     end
-    series = Ids.ids_after(series[#series], math.min(2 * #series, MOST_LOOKED_AT))
   end
 end
 
@@ -179,7 +170,7 @@ local function sort_out(batch, jobs, derived)
   local seen, replies = {}, {}
   for place, job in ipairs(jobs) do
     if derived and known[job.id] then
-      find_id(job, known)
+      find_id(job)
     end
     local id, holder = job.id, nil
     if known[id] then
