@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from headway.client.calls import Call
-from headway.client.job_body import Fields
+from headway.client.fields import Fields
 from headway.client.outcome_body import outcome_body
 from headway.contract.claims import ClaimRequest, LaneOrder
 from headway.contract.outcomes import Outcome

@@ -12,7 +12,7 @@ from headway.core.errors import StoreUnavailable
 from headway.core.job import DEFAULT_POLICY, JobPolicy
 
 
-class ClaimedBody(msgspec.Struct, kw_only=True):
+class ToldJob(msgspec.Struct, kw_only=True):
     """A job that starts now, as a server tells it."""
 
     id: str
@@ -54,10 +54,10 @@ class ClaimedBody(msgspec.Struct, kw_only=True):
         )
 
 
-class ClaimBody(msgspec.Struct, kw_only=True):
+class ToldClaim(msgspec.Struct, kw_only=True):
     """What a claim hands out, as a server tells it."""
 
-    jobs: list[ClaimedBody]
+    jobs: list[ToldJob]
     now: int
     request: int = 0
     lease_until: int | None = None
@@ -83,10 +83,10 @@ class ClaimBody(msgspec.Struct, kw_only=True):
         )
 
 
-_decode = msgspec.json.Decoder(ClaimBody).decode
+_decode = msgspec.json.Decoder(ToldClaim).decode
 
 
-def read_claim(body: bytes) -> ClaimBody:
+def read_claim(body: bytes) -> ToldClaim:
     """Reads the answer to a claim.
 
     Raises:

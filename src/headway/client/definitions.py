@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import assert_never
 from urllib.parse import quote
 
 from headway.client.calls import Call, Method
-from headway.client.job_body import Fields, job_body
+from headway.client.fields import Fields, filled
+from headway.client.job_body import job_body
 from headway.contract.definitions import (
     CloseGate,
     DeclareEntry,
@@ -75,7 +75,7 @@ def definition(item: Item, reason: str, patience_s: float) -> Call:  # noqa: C90
         case CloseGate():
             body = {"gate": item.name, "until": item.until_at, "reason": item.reason or reason}
             return Call(
-                method="POST", path="/v1/closures", body=_filled(body), patience_s=patience_s
+                method="POST", path="/v1/closures", body=filled(body), patience_s=patience_s
             )
         case OpenGate():
             return call("DELETE", "closures", item.name)
@@ -132,7 +132,7 @@ def _entry(spec: EntrySpec) -> Fields:
 
 
 def _numbers(item: SetGate) -> Fields:
-    return _filled(
+    return filled(
         {
             "capacity": item.capacity,
             "limit": item.limit,
@@ -143,7 +143,7 @@ def _numbers(item: SetGate) -> Fields:
 
 
 def _lane(spec: LaneSpec) -> Fields:
-    return _filled(
+    return filled(
         {
             "concurrency": spec.concurrency,
             "lease": spec.lease_ms,
@@ -153,7 +153,3 @@ def _lane(spec: LaneSpec) -> Fields:
             "max_backlog": spec.max_backlog,
         }
     )
-
-
-def _filled(fields: Mapping[str, object]) -> Fields:
-    return {name: value for name, value in fields.items() if value not in ("", None)}

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from headway.client.fields import Fields
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, DEFAULT_PRIORITY, JobPolicy, NewJob
 from headway.core.retry import RetryPolicy
-
-Fields = dict[str, object]
 
 _UNSAID = {"tenant": "", "stage": ""}
 """Where the empty word says nothing."""

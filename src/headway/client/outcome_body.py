@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
-from headway.client.job_body import Fields, gate_bodies, job_body
+from headway.client.fields import Fields, filled
+from headway.client.job_body import gate_bodies, job_body
 from headway.contract.outcomes import (
     Closing,
     Died,
@@ -49,7 +48,7 @@ def outcome_body(outcome: Outcome, now: int) -> Fields:
 def closing_body(closing: Closing) -> Fields:
     """The body that closes a gate."""
     span = {} if closing.until_at is not None else {"after": closing.for_ms}
-    return _filled(
+    return filled(
         {"gate": closing.gate, "until": closing.until_at, "reason": closing.reason} | span
     )
 
@@ -58,29 +57,29 @@ def _said(outcome: Outcome) -> Fields:  # noqa: C901, PLR0911, PLR0912  (one lin
     match outcome:
         case Succeeded():
             result = None if outcome.result is None else msgspec.Raw(outcome.result)
-            return _filled({"outcome": "succeeded", "result": result})
+            return filled({"outcome": "succeeded", "result": result})
         case Failed():
             said: Fields = {"outcome": "failed", "error": outcome.error}
-            return _filled(said | _when(outcome.after_ms, outcome.until_at))
+            return filled(said | _when(outcome.after_ms, outcome.until_at))
         case Died():
-            return _filled({"outcome": "dead", "reason": outcome.reason, "error": outcome.error})
+            return filled({"outcome": "dead", "reason": outcome.reason, "error": outcome.error})
         case Snoozed():
-            return {"outcome": "snoozed"} | _filled(_when(outcome.after_ms, outcome.until_at))
+            return {"outcome": "snoozed"} | filled(_when(outcome.after_ms, outcome.until_at))
         case NextStage():
             gates = gate_bodies(outcome.gates)
             return {"outcome": "next_stage", "stage": outcome.stage, "gates": gates}
         case Released():
-            return _filled({"outcome": "released", "reason": outcome.reason})
+            return filled({"outcome": "released", "reason": outcome.reason})
         case HandedOver():
             return {"outcome": "handed_over", "key": outcome.key, "timeout": outcome.timeout_ms}
         case KnownAs():
             return {"outcome": "known_as", "key": outcome.key}
         case Returned():
-            return _filled({"outcome": "returned", "error": outcome.error})
+            return filled({"outcome": "returned", "error": outcome.error})
         case GaveBack():
             return {"outcome": "gave_back", "gate": outcome.gate}
         case FoundUnfit():
-            return _filled({"outcome": "unfit", "reason": outcome.reason})
+            return filled({"outcome": "unfit", "reason": outcome.reason})
         case _:
             message = f"{type(outcome).__name__} is no outcome"
             raise InvalidValue(message)
@@ -89,7 +88,3 @@ def _said(outcome: Outcome) -> Fields:  # noqa: C901, PLR0911, PLR0912  (one lin
 def _when(after_ms: int | None, until_at: int | None) -> Fields:
     # Where both are said, the moment counts.
     return {"until": until_at, "after": None if until_at is not None else after_ms}
-
-
-def _filled(fields: Mapping[str, object]) -> Fields:
-    return {name: value for name, value in fields.items() if value not in ("", None)}

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from uuid_utils import uuid7
 
-from headway.client.job_body import Fields
+from headway.client.fields import Fields
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from headway.client.connected import Connected
-from headway.client.job_body import Fields, job_body
+from headway.client.fields import Fields
+from headway.client.job_body import job_body
 from headway.client.plain_body import body_with_id, plain_body
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.signals import SignalReply

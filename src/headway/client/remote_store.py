@@ -4,39 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Coroutine, Sequence
 from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import quote
-from uuid import uuid4
 
 import msgspec
 
 from headway.client.address import Address
-from headway.client.by_hand import request_call, settle_call
 from headway.client.calls import Call, Calls, Reply
-from headway.client.claim_reply import ClaimBody, read_claim
 from headway.client.definitions import DECLARED, definition
-from headway.client.job_body import Fields, job_body
-from headway.client.pull import Pull
+from headway.client.fields import Fields, filled
+from headway.client.job_body import job_body
 from headway.client.questions import question
 from headway.client.read_record import read_record
 from headway.client.signal_body import signal_body
-from headway.contract.claims import BeatReply, BeatRequest, Claimed, ClaimReply, ClaimRequest
+from headway.client.workers import Workers
+from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
 from headway.contract.operate import ActReply, ActRequest
-from headway.contract.outcomes import Released, SettleRequest, Verdict
+from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query
 from headway.core.errors import (
     CallerError,
     Forbidden,
-    HeadwayError,
-    StoreUnavailable,
-    TooManyRequests,
     UnknownJob,
 )
 from headway.core.job import NewJob
@@ -46,10 +39,6 @@ from headway.runtime.timing import Timing
 Answer = TypeVar("Answer")
 Result = TypeVar("Result")
 
-MOST_WORKERS = 1_000
-"""Workers of which it is known what they wait for."""
-MOST_URLS = 10_000
-"""Runs whose signal URL is known; the oldest is forgotten."""
 HINT_S = 1.0
 """Seconds after which a wait for nobody's claim returns."""
 
@@ -86,9 +75,7 @@ class RemoteStore:
         self._calls = Calls(address, timeout_s=timeout_s, timing=self._timing)
         # One loop for all callers: a worker's heart beats from a loop of its own.
         self._background = Background()
-        self._pulls: OrderedDict[str, Pull] = OrderedDict()
-        self._seen: dict[int, Pull] = {}
-        self._signal_urls: OrderedDict[str, str] = OrderedDict()
+        self._workers = Workers(self._calls, self._timing)
         if address.is_open:
             _log.warning(
                 "the token goes to %s unencrypted: whoever is on the way can read it", self
@@ -109,7 +96,7 @@ class RemoteStore:
 
     def signal_url(self, ref: str) -> str | None:
         """Where the outside world signals a run that was claimed here; None if none was told."""
-        return self._signal_urls.get(ref)
+        return self._workers.signal_url(ref)
 
     # ------------------------------------------------------------------------------ producers
 
@@ -141,12 +128,12 @@ class RemoteStore:
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
         """As `Store.claim`; it may bring what a `wait` has found."""
-        return await self._there(self._claim(request))
+        return await self._there(self._workers.claim(request))
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """As `Store.wait`, for the worker whose claim gave `seen`: by a long poll."""
         del lanes, until_at  # the server knows them of the claim
-        pull = self._seen.get(seen)
+        pull = self._workers.pull(seen)
         if pull is None:
             await self._timing.pause(HINT_S)
         else:
@@ -154,20 +141,21 @@ class RemoteStore:
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
         """As `Store.settle`."""
-        return await self._there(self._settle(request))
+        return await self._there(self._workers.settle(request))
 
     async def beat(self, request: BeatRequest) -> BeatReply:
         """As `Store.beat`."""
-        return await self._there(self._beat(request))
+        return await self._there(self._workers.beat(request))
 
     # ------------------------------------------------------------------------------ operators
 
     async def act(self, request: ActRequest) -> list[ActReply]:
         """As `Store.act`; the author is the token's name."""
-        body: Fields = {"verb": str(request.verb), "ids": list(request.ids)}
         edit = request.edit
-        said = {
-            "reason": request.reason or None,
+        body: Fields = {
+            "verb": str(request.verb),
+            "ids": list(request.ids),
+            "reason": request.reason,
             "priority": edit.priority,
             "due": edit.due_at,
             "args": None if edit.args is None else msgspec.Raw(edit.args),
@@ -175,7 +163,7 @@ class RemoteStore:
         call = Call(
             method="POST",
             path="/v1/moves",
-            body=body | {name: value for name, value in said.items() if value is not None},
+            body=filled(body),
             headers=(("Idempotency-Key", request.request),),
             patience_s=self._patience_s,
         )
@@ -277,124 +265,18 @@ class RemoteStore:
         return await self._there(self._calls.ask(call))
 
     async def _shut(self) -> None:
-        pulls, self._pulls = self._pulls, OrderedDict()
-        self._seen = {}
-        for worker, pull in pulls.items():
-            await pull.leave(worker)
+        await self._workers.leave()
         await self._calls.close()
-
-    # ------------------------------------------------------------------ in the background loop
 
     async def _there(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Runs something in the loop that has the connections."""
         return await asyncio.wrap_future(self._background.submit(work))
-
-    def _pull(self, worker: str) -> Pull:
-        pull = self._pulls.get(worker)
-        if pull is None:
-            seen = uuid4().int >> 66
-            pull = Pull(self._claim_over_http, self._give_back, self._timing, seen=seen)
-            self._pulls[worker] = self._seen[seen] = pull
-            if len(self._pulls) > MOST_WORKERS:
-                _, oldest = self._pulls.popitem(last=False)
-                self._seen = {seen: one for seen, one in self._seen.items() if one is not oldest}
-        return pull
-
-    async def _claim(self, request: ClaimRequest) -> ClaimReply:
-        return await self._pull(request.worker).claim(request)
-
-    async def _claim_over_http(self, request: ClaimRequest, wait_s: float) -> ClaimReply:
-        claimed = read_claim((await self._work(request_call(request, wait_s))).body)
-        self._note_urls(claimed)
-        return claimed.reply()
-
-    async def _settle(self, request: SettleRequest) -> list[Verdict]:
-        now = self._timing.wall_at()
-        reply = await self._work(settle_call(request.worker, request.outcomes, now))
-        return [Verdict(word) for word in reply.json["verdicts"]]
-
-    async def _beat(self, request: BeatRequest) -> BeatReply:
-        pull = self._pulls.get(request.worker)
-        told = request
-        if pull is not None:
-            if request.leaving:
-                await pull.leave(request.worker)
-            running = request.running + pull.kept
-            told = replace(request, running=running, request=pull.received(request.request))
-        call = Call(method="POST", path="/v1/leases", body=_beat_body(told))
-        answered = await self._work(call)
-        reply = _beat_reply(answered.json)
-        if pull is None:
-            return reply
-        pull.heard(answered.asked_at, reply.now)
-        pull.forget(frozenset(reply.lost))
-        if request.leaving and self._pulls.pop(request.worker, None) is not None:
-            self._seen = {seen: one for seen, one in self._seen.items() if one is not pull}
-        mine = frozenset(request.running)
-        return replace(reply, lost=tuple(one for one in reply.lost if one in mine))
-
-    async def _give_back(self, worker: str, jobs: Sequence[Claimed]) -> None:
-        outcomes = tuple(Released(job.id, job.run, reason="no handler was free") for job in jobs)
-        try:
-            await self._settle(SettleRequest(worker=worker, outcomes=outcomes))
-        except HeadwayError as error:
-            _log.warning("%d jobs are given back by the next beat: %s", len(jobs), error)
-
-    async def _work(self, call: Call) -> Reply:
-        """Makes a worker's call.
-
-        Raises:
-            StoreUnavailable: there are too many calls, which heals by itself as that does.
-        """
-        try:
-            return await self._calls.ask(call)
-        except TooManyRequests as error:
-            raise StoreUnavailable(error.message, hint=error.hint) from None
-
-    def _note_urls(self, claimed: ClaimBody) -> None:
-        urls = self._signal_urls
-        for job in claimed.jobs:
-            if job.signal_url is not None:
-                urls[job.ref or f"{job.id}:{job.run}"] = job.signal_url
-        while len(urls) > MOST_URLS:
-            urls.popitem(last=False)
 
 
 def _revision(said: object) -> int:
     fields = cast("dict[str, object]", said) if isinstance(said, dict) else {}
     revision = fields.get("revision")
     return revision if isinstance(revision, int) else 0
-
-
-def _beat_body(request: BeatRequest) -> Fields:
-    progress = {(job, run): msgspec.Raw(data) for job, run, data in request.progress}
-    running: list[Fields] = []
-    for job, run in request.running:
-        one: Fields = {"job": job, "run": run}
-        if (job, run) in progress:
-            one["progress"] = progress[job, run]
-        running.append(one)
-    body: Fields = {
-        "worker": request.worker,
-        "running": running,
-        "request": request.request,
-        "lease": request.lease_ms,
-        "lanes": list(request.lanes),
-    }
-    if request.name:
-        body["name"] = request.name
-    if request.leaving:
-        body["leaving"] = True
-    return body
-
-
-def _beat_reply(said: Mapping[str, Any]) -> BeatReply:
-    return BeatReply(
-        now=said["now"],
-        lease_until=said["lease_until"],
-        lost=tuple((one["job"], one["run"]) for one in said["lost"]),
-        cancel=tuple((one["job"], one["run"]) for one in said["cancel"]),
-    )
 
 
 def _refuse(what: str, _: object) -> NoReturn:

@@ -6,7 +6,7 @@ from typing import assert_never
 
 import msgspec
 
-from headway.client.job_body import Fields
+from headway.client.fields import Fields, filled
 from headway.contract.signals import Signal, SignalKind
 
 
@@ -36,4 +36,4 @@ def signal_body(signal: Signal) -> Fields:
             said["note"] = signal.label
         case _:
             assert_never(signal.kind)
-    return {name: value for name, value in said.items() if value not in ("", None)}
+    return filled(said)
