@@ -39,16 +39,17 @@ HOOKS = {
     "sendgrid": {"public_keys": MAILER.public_key},
     "standard": {"payments": {"keys": SECRET}},
 }
-TIMES = 1_000
+TIMES = {"sqlite": 1_000, "postgresql": 200, "redis": 200}
+"""Replays on each store; a server of its own takes longer for each, and shows no more."""
 
 
 @pytest.mark.parametrize("kind", DURABLE)
-async def test_a_thousand_replays_at_once_have_one_effect(kind: str, new_url: NewUrl) -> None:
+async def test_replays_at_once_have_one_effect(kind: str, new_url: NewUrl) -> None:
     async with serving(new_url(kind), hooks=HOOKS, tokens=False) as rig:
         ref = await awaiting(rig.store, CALL, policy=ALERTED)
         sent = from_twilio(f"{rig.url}/hooks/twilio", call_status("failed", 3))
-        replies = await post_all(rig.http, [sent] * TIMES)
-        assert [one.status_code for one in replies] == [204] * TIMES
+        replies = await post_all(rig.http, [sent] * TIMES[kind])
+        assert [one.status_code for one in replies] == [204] * TIMES[kind]
         assert await applied(rig.store) == (1, 0)
         alerts = (await rig.store.read(JobsQuery(lane="alerts"))).rows
         assert len(alerts) == 1
