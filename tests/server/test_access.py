@@ -34,7 +34,9 @@ class Reach(Enum):
     JOB = auto()
     """The job of the path: another's is unknown."""
     WHOLE = auto()
-    """The whole store: forbidden to those scoped to tenants."""
+    """The whole store: forbidden to those scoped to tenants or lanes."""
+    LANES = auto()
+    """What is told by lane: forbidden to those scoped to tenants, cut to the lanes of others."""
     GATE = auto()
     """What jobs of all share: forbidden to those scoped to tenants or lanes."""
     ENTRY = auto()
@@ -66,8 +68,8 @@ EXPECTED = {
     "POST /v1/jobs/{id}/kill": Expected(ACT, Reach.JOB),
     "POST /v1/moves": Expected(ACT, Reach.BODY),
     "DELETE /v1/permits": Expected(ACT, Reach.BODY),
-    "GET /v1/lanes": Expected(OBSERVE, Reach.WHOLE),
-    "GET /v1/lanes/{name:path}": Expected(OBSERVE, Reach.WHOLE),
+    "GET /v1/lanes": Expected(OBSERVE, Reach.LANES),
+    "GET /v1/lanes/{name:path}": Expected(OBSERVE, Reach.LANES),
     "PUT /v1/lanes/{name:path}": Expected(DEFINE, Reach.GATE),
     "DELETE /v1/lanes/{name:path}": Expected(DEFINE, Reach.GATE),
     "POST /v1/lanes/{name:path}/pause": Expected(DEFINE, Reach.GATE),
@@ -80,8 +82,8 @@ EXPECTED = {
     "GET /v1/closures": Expected(OBSERVE, Reach.WHOLE),
     "POST /v1/closures": Expected(DEFINE, Reach.GATE),
     "DELETE /v1/closures/{gate:path}": Expected(DEFINE, Reach.GATE),
-    "GET /v1/timetable": Expected(OBSERVE, Reach.WHOLE),
-    "GET /v1/timetable/{name:path}": Expected(OBSERVE, Reach.WHOLE),
+    "GET /v1/timetable": Expected(OBSERVE, Reach.LANES),
+    "GET /v1/timetable/{name:path}": Expected(OBSERVE, Reach.LANES),
     "PUT /v1/timetable/{name:path}": Expected(DEFINE, Reach.BODY),
     "DELETE /v1/timetable/{name:path}": Expected(DEFINE, Reach.ENTRY),
     "POST /v1/timetable/{name:path}/enable": Expected(DEFINE, Reach.ENTRY),
@@ -248,9 +250,9 @@ async def test_what_is_anothers_is_unknown_or_forbidden_in_every_route(role: Rol
                     assert problem(reply, 404, "unknown_job"), told
                 case Reach.ENTRY:
                     assert problem(reply, 404, "unknown_entry"), told
-                case Reach.GATE:
+                case Reach.GATE | Reach.WHOLE:
                     assert reply.status_code == 403, told
-                case Reach.WHOLE if scope == "tenants":
+                case Reach.LANES if scope == "tenants":
                     assert reply.status_code == 403, told
                 case _:
                     pass

@@ -124,6 +124,17 @@ async def test_what_is_no_json_is_refused_as_such(body: bytes):
         assert problem(reply) == (400, "invalid_value")
 
 
+async def test_a_body_is_nested_a_hundred_deep_at_most():
+    async with calling() as client:
+        json_type = {"content-type": "application/json"}
+        for depth, status in ((100, 422), (101, 400)):
+            body = b"[" * depth + b"]" * depth
+            reply = await client.post("/echo", content=body, headers=json_type)
+            assert problem(reply) == (status, "invalid_value"), depth
+        many = b'{"word": [' + b",".join([b"{}"] * 500) + b"]}"
+        assert (await client.post("/echo", content=many, headers=json_type)).status_code == 422
+
+
 async def test_a_body_of_another_type_is_not_read_as_json():
     async with calling() as client:
         plain = {"content-type": "text/plain"}

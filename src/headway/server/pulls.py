@@ -61,7 +61,7 @@ async def answer_pull(
 
 async def _pull(service: Service, caller: Caller, body: ClaimBody, request: Request) -> Pulled:
     # A claim is not told for whom its jobs are to be, so it hands out those of any tenant.
-    caller.whole()
+    caller.every_tenant()
     lanes = check_lanes(body.weighted_lanes)
     for name, _ in lanes:
         if not is_pattern(name):

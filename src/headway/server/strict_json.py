@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from json import JSONDecodeError
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from headway.server.access.policy import policy_of
+
+MAX_DEPTH = 100
+"""Objects and lists within each other. Whoever decodes a job later may have less stack left, or
+another Python, which allows fewer."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -26,13 +30,31 @@ class StrictRequest(Request):
         """
         body = await self.body()
         try:
-            return _decode(body)
+            said = _decode(body)
+            if body.count(b"[") + body.count(b"{") <= MAX_DEPTH or not _is_deep(said):
+                return said
+            message = f"it is nested more than {MAX_DEPTH} deep"
         except RecursionError:
-            message = "it is nested too deeply"
+            message = f"it is nested more than {MAX_DEPTH} deep"
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             message = str(error)
         # The body itself stays out of the error: it may hold a secret.
         raise JSONDecodeError(message, "", 0)
+
+
+def _is_deep(said: object) -> bool:
+    level = list(_nests([said]))
+    for _ in range(MAX_DEPTH):
+        level = [nest for each in level for nest in _nests(each)]
+        if not level:
+            return False
+    return True
+
+
+def _nests(each: object) -> Iterable[object]:
+    """The objects and lists that lie in an object or a list."""
+    held = cast("Iterable[object]", each.values() if isinstance(each, dict) else each)
+    return (one for one in held if isinstance(one, dict | list))
 
 
 class Strict(APIRoute):

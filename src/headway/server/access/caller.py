@@ -92,6 +92,17 @@ class Caller:
         """Lets a caller pass that may see the whole store.
 
         Raises:
+            Forbidden: it is scoped to tenants or to lanes.
+        """
+        self.every_tenant()
+        if self.lanes is not None:
+            message = f"the token {self.name!r} is for some lanes, and this shows all of them"
+            raise Forbidden(message, hint="use a token that is not scoped to lanes")
+
+    def every_tenant(self) -> None:
+        """Lets a caller pass that may see what jobs of all tenants share, within its lanes.
+
+        Raises:
             Forbidden: it is scoped to tenants.
         """
         if self.tenants is not None:

@@ -63,7 +63,7 @@ async def listing(
     Every name is a lane: one that is asked for and was never used is told as empty. With
     `latency` a page has at most 200.
     """
-    caller.whole()
+    caller.every_tenant()
     stats = await service.store.read(StatsQuery())
     names = None if asked.name is None else tuple(dict.fromkeys(asked.name))
     found = await service.store.read(LanesQuery(names=names))
@@ -82,7 +82,7 @@ async def one(
     caller: Observer,
 ) -> Response:
     """A lane: its jobs by state, what it carries, the live workers that serve it."""
-    caller.whole()
+    caller.every_tenant()
     caller.check_lane(name)
     revision = (await service.store.read(StatsQuery())).revision
     found = await service.store.read(LanesQuery(names=(name,)))
