@@ -21,6 +21,17 @@ from tests.systems.lanes.queue import calling
 
 ROOT = Path(__file__).resolve().parents[3]
 SYSTEM = ("--system", "lanes")
+EXAMPLE = """
+import headway as hw
+from examples.lanes.app import TYPES
+from examples.lanes.world import world_from
+
+app = hw.App(name="lanes example")
+app.lane("enrich", target="5m", concurrency=2, lease="2s")
+for module in TYPES:
+    module.declare(app, world_from())
+"""
+"""The example, but what a killed process held comes back soon."""
 
 
 async def test_a_server_that_is_killed_loses_nothing_that_it_acknowledged() -> None:
@@ -74,8 +85,15 @@ async def test_what_a_dead_worker_pulled_comes_back_and_what_is_extended_stays()
             assert (await queue.said("/ack", alive, worker="alive"))["status"] == "done"
 
 
+@pytest.fixture
+def example(folder: Path) -> str:
+    """The example's App, in a file of the working folder."""
+    Path(folder, "app.py").write_text(EXAMPLE, encoding="utf-8")
+    return "app.py"
+
+
 async def test_jobs_of_http_producers_are_done_by_supervised_workers_of_the_example(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, example: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real program: kinds checked at enqueue, two worker processes, one of them killed."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -86,8 +104,8 @@ async def test_jobs_of_http_producers_are_done_by_supervised_workers_of_the_exam
             "INSERT INTO card (board, author, text, at) VALUES (1, 'Ada', ?, '2026')",
             [(f"Card {n}.",) for n in range(50)],
         )
-    app = ("--app", "examples.lanes.app")
-    worker = ("worker", "examples.lanes.app", "--processes", "2", "--unknown-kinds", "dead")
+    app = ("--app", example)
+    worker = ("worker", example, "--processes", "2", "--unknown-kinds", "dead")
     with serving(*SYSTEM, *app) as (_, url, _), started(*worker) as workers:
         async with calling(url) as queue:
             refused = await queue.post("/enqueue", lane="enrich", type="close_board", payload={})
