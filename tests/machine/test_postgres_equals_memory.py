@@ -38,6 +38,7 @@ def serve(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[None
         yield
 
 
+@pytest.mark.timeout(300)
 class TestPostgresEqualsMemory(PostgresMachine.TestCase):
     settings = SHORT
 

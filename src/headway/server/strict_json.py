@@ -54,7 +54,7 @@ def _is_deep(said: object) -> bool:
 def _nests(each: object) -> Iterable[object]:
     """The objects and lists that lie in an object or a list."""
     held = cast("Iterable[object]", each.values() if isinstance(each, dict) else each)
-    return (one for one in held if isinstance(one, dict | list))
+    return (cast("object", one) for one in held if isinstance(one, dict | list))
 
 
 class Strict(APIRoute):
