@@ -21,6 +21,11 @@ LATEST = 253_402_300_799_999
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
+def is_job_id(text: str) -> bool:
+    """Whether a text can be the id of a job: a UUID in lower case, as uuid prints it."""
+    return _UUID.fullmatch(text) is not None
+
+
 def check_jobs(jobs: Sequence[NewJob]) -> None:
     """Lets jobs pass that a store can keep.
 
@@ -49,7 +54,7 @@ def _check_own(job: NewJob) -> None:
     if job.key is not None:
         check_name("key", job.key)
     # What callers without types pass is turned to text here, and refused as no UUID.
-    if _UUID.fullmatch(str(job.id)) is None or type(job.id) is not str:
+    if not is_job_id(str(job.id)) or type(job.id) is not str:
         message = f"the job's id {str(job.id)[:60]!r} is no UUID in text"
         raise InvalidValue(message, hint="36 characters, lower case, as uuid prints it")
     if not 0 <= job.priority <= MAX_PRIORITY:

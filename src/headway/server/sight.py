@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from headway.contract.views import GateState, JobQuery, JobsQuery, JobView, WhyQuery, WhyView
+from headway.core.check import is_job_id
 from headway.core.errors import UnknownJob
 from headway.server.access.caller import Caller
 from headway.server.service import Service
 
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _OTHER = "another's job"
 
 
@@ -21,7 +20,7 @@ async def job_seen(service: Service, caller: Caller, id: str) -> JobView:  # noq
     Raises:
         UnknownJob: there is none that the caller sees.
     """
-    found = await service.store.read(JobQuery(id=id)) if _UUID.fullmatch(id) else None
+    found = await service.store.read(JobQuery(id=id)) if is_job_id(id) else None
     if found is None or not caller.sees(found):
         message = f"there is no job {id[:64]!r}"
         raise UnknownJob(message, hint="GET /v1/jobs lists them; final ones are kept for a time")
@@ -30,7 +29,7 @@ async def job_seen(service: Service, caller: Caller, id: str) -> JobView:  # noq
 
 async def seen_of(service: Service, caller: Caller, ids: Sequence[str]) -> Collection[str]:
     """Which of up to 1000 jobs the caller sees; where it may see all, nobody is asked."""
-    usable = [one for one in dict.fromkeys(ids) if _UUID.fullmatch(one)]
+    usable = [one for one in dict.fromkeys(ids) if is_job_id(one)]
     if caller.tenants is None and caller.lanes is None:
         return frozenset(usable)
     if not usable:

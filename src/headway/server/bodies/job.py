@@ -9,7 +9,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from headway.core.job import MAX_CANDIDATES
 from headway.server.bodies.body import Body, Several
-from headway.server.bodies.words import Name, Positive, Priority, Span, TenantName, When
+from headway.server.bodies.words import JobId, Name, Positive, Priority, Span, TenantName, When
 
 MOST_JOBS = 10_000
 """Jobs of one request."""
@@ -90,7 +90,7 @@ class SentBody(WorkBody):
         description="Within its tenant, one job has it, however often this is sent.",
         examples=["order-17"],
     )
-    id: Annotated[str, Field(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")] | None = Field(
+    id: JobId | None = Field(
         default=None, description="A UUID in lower case, made by you; a new one if not given."
     )
 

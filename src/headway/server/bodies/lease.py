@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from headway.core.errors import PayloadTooLarge
 from headway.core.job import MAX_RESULT
 from headway.server.bodies.body import Body, Several
-from headway.server.bodies.words import Name, Span, Text
+from headway.server.bodies.words import JobId, Name, RunNumber, Span, Text
 from headway.server.pulling.lease import LEASE_MS
 from headway.server.pulling.numbers import MAX_REQUEST
 from headway.server.pulling.wanted import MAX_WANTED
@@ -18,17 +18,19 @@ from headway.server.pulling.wanted import MAX_WANTED
 MOST_RUNNING = 10_000
 """Runs of one beat."""
 
-JobId = Field(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", description="The job's id.")
-RunNumber = Field(ge=1, le=2**31 - 1, description="The run, from the claim's reply.")
-
 _encode = msgspec.json.Encoder().encode
 
 
-class RunningBody(Body):
+class RunBody(Body):
+    """Which run is meant."""
+
+    job: JobId = Field(description="The job's id.")
+    run: RunNumber = Field(description="The run, from the claim's reply.")
+
+
+class RunningBody(RunBody):
     """A run that the worker holds."""
 
-    job: str = JobId
-    run: int = RunNumber
     progress: Any = Field(default=None, description="New progress, for people to see: any JSON.")
 
     def told_progress(self) -> bytes | None:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from headway.core.job import MAX_BATCH
 from headway.server.bodies.body import Body, Several
 from headway.server.bodies.job import MOST_GATES, GateBody, JobBody
-from headway.server.bodies.lease import JobId, RunNumber
+from headway.server.bodies.lease import RunBody
 from headway.server.bodies.words import Name, Span, Text, When
 
 MOST_THEN = MAX_BATCH
@@ -38,11 +38,9 @@ class CloseBody(Body):
     reason: Text = Field(default="", description="For people.")
 
 
-class OutcomeBody(Body):
+class OutcomeBody(RunBody):
     """What all outcomes share."""
 
-    job: str = JobId
-    run: int = RunNumber
     then: Several[JobBody] = Field(
         default_factory=list, max_length=MOST_THEN, description="Jobs to create in the same step."
     )

@@ -9,10 +9,10 @@ from pydantic import Field
 from headway.server.bodies.body import Body, Several
 from headway.server.bodies.claim import ClaimBody
 from headway.server.bodies.settlement import ErrorText
-from headway.server.bodies.words import Name, Span, TenantName, Text, When
+from headway.server.bodies.words import Name, RunNumber, Span, TenantName, Text, When
 from headway.server.pulling.lease import LEASE_MS
 
-JobId = Annotated[
+AnyJobId = Annotated[
     Name,
     Field(
         description="The engine's id, or the job_id that it was enqueued with.",
@@ -49,22 +49,22 @@ class PullBody(ClaimBody):
     """Who pulls, from where, and how many: a claim by another name."""
 
 
-class RunBody(Body):
+class PulledBody(Body):
     """A job that was pulled: which, in which run, by whom."""
 
     worker: Name = Field(description="As the pull named it.")
-    job_id: JobId
-    run: int = Field(ge=1, le=2**31 - 1, description="From the pull.")
+    job_id: AnyJobId
+    run: RunNumber = Field(description="From the pull.")
     tenant: Tenant = None
 
 
-class AckBody(RunBody):
+class AckBody(PulledBody):
     """A job that is done."""
 
     result: Any = Field(default=None, description="Anything, for the record; at most 1,000,000 B.")
 
 
-class FailBody(RunBody):
+class FailBody(PulledBody):
     """An attempt that failed."""
 
     error: ErrorText = Field(default="", description="What went wrong, for people.")
@@ -74,7 +74,7 @@ class FailBody(RunBody):
     dead: bool = Field(default=False, description="No further attempt is wanted.")
 
 
-class ExtendBody(RunBody):
+class ExtendBody(PulledBody):
     """A job that takes longer."""
 
     lease: Span = Field(
@@ -86,7 +86,7 @@ class ExtendBody(RunBody):
 class RetryBody(Body):
     """Dead jobs that get a new life."""
 
-    job_ids: Several[JobId] | None = Field(
+    job_ids: Several[AnyJobId] | None = Field(
         default=None, min_length=1, max_length=1_000, description="These; or by lane and type."
     )
     lane: Name | None = Field(default=None, description="All dead ones of this lane.")

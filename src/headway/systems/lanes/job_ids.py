@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 from headway.contract.views import JobsQuery, JobView
+from headway.core.check import is_job_id
 from headway.core.errors import UnknownJob
 from headway.server.access.caller import Caller
 from headway.server.service import Service
 from headway.server.sight import job_seen
 
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-
 
 def as_uuid(job_id: str) -> str | None:
     """The engine's id that a job_id is; None if it is the key of a job."""
-    return job_id.lower() if _UUID.fullmatch(job_id) else None
+    own = job_id.lower()
+    return own if is_job_id(own) else None
 
 
 async def find_id(service: Service, caller: Caller, job_id: str, tenant: str | None = None) -> str:

@@ -22,7 +22,7 @@ from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
 from headway.server.settling import settle
-from headway.systems.lanes.bodies import AckBody, ExtendBody, FailBody, RunBody
+from headway.systems.lanes.bodies import AckBody, ExtendBody, FailBody, PulledBody
 from headway.systems.lanes.job_ids import find_id
 from headway.systems.lanes.status import Status, status_of
 
@@ -123,7 +123,7 @@ async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Respo
     )
 
 
-async def _settle(service: Service, caller: Caller, body: RunBody, said: AnyOutcome) -> Response:
+async def _settle(service: Service, caller: Caller, body: PulledBody, said: AnyOutcome) -> Response:
     """Writes what a run says.
 
     Raises:
@@ -144,5 +144,5 @@ def _is_done(caller: Caller, job: JobView | None) -> bool:
     return job is not None and caller.sees(job) and job.state is State.SUCCEEDED
 
 
-def _not_yours(body: RunBody) -> str:
+def _not_yours(body: PulledBody) -> str:
     return f"run {body.run} of the job {body.job_id[:64]!r} is not {body.worker[:64]!r}'s"
