@@ -17,7 +17,9 @@ from tests.docs.docstrings import summary
 OTHERS = (
     ("unknown_path", 404, "There is nothing at this path."),
     ("unknown_method", 405, "The method does not apply to the path."),
-    ("slow_body", 422, "The body did not arrive in time; nothing was written."),
+    ("request_timeout", 408, "The body did not arrive in time; nothing was written."),
+    ("unsupported_media_type", 415, "The body is compressed; send it as it is."),
+    ("head_too_large", 431, "The head has more than 64 KiB; the connection is closed."),
     ("bug", 500, "The server met something that it did not expect; its log tells more."),
 )
 """Problems that are no errors of the tree."""
