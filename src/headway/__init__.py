@@ -6,6 +6,7 @@ This is all that a program needs to declare work, to send it, and to run it.
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Unpack
 
 from headway.client.address import is_server, read_address
@@ -188,6 +189,10 @@ class App(_App):
 
 def _open(url: str) -> Store:
     if is_server(url):
+        if find_spec("httpx") is None:
+            # Told now: a worker would take it for a server that is away, and wait for ever.
+            message = "a server as the store needs the package httpx, which is not installed"
+            raise StoreUnavailable(message, hint="pip install 'headway[client]'")
         return RemoteStore(read_address(url))
     # Not before it is needed: a program that is given a store loads no database.
     from headway.stores import open_store  # noqa: PLC0415

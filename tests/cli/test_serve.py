@@ -158,3 +158,15 @@ def test_an_unknown_system_is_told_with_those_there_are(headway: Headway):
     ran = headway("serve", "--system", "lane")
     assert ran.code == 2
     assert "did you mean lanes?" in ran.err
+
+
+def test_a_name_as_a_trusted_proxy_is_refused_since_nothing_would_ever_match_it(headway: Headway):
+    ran = headway("serve", "--trust-proxy", "proxy.example", "--port", "0")
+    assert ran.code == 2
+    assert "'proxy.example' is no address" in ran.err
+
+
+def test_the_options_of_a_worker_are_refused_where_no_worker_runs(headway: Headway):
+    ran = headway("serve", "--lanes", "mail", "--port", "0")
+    assert ran.code == 2
+    assert "--work" in ran.err

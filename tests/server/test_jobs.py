@@ -163,6 +163,28 @@ async def test_a_refused_step_says_how_many_jobs_are_stored(rig: Rig):
     assert (await rig.ask(Role.VIEWER, "/v1/lanes/small"))["unfinished"] == 1_000
 
 
+async def test_a_body_that_is_not_said_to_be_json_is_refused_with_the_header_that_it_lacks(
+    rig: Rig,
+):
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    reply = await rig.call(
+        Role.PRODUCER, "POST", "/v1/jobs", content=b'{"kind": "a"}', headers=form
+    )
+    assert "Content-Type: application/json" in problem(reply, 422, "invalid_value")["hint"]
+
+
+async def test_an_unknown_field_is_named_beside_the_one_that_is_missing(rig: Rig):
+    reply = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kin": "a"})
+    detail = problem(reply, 422, "invalid_value")["detail"]
+    assert detail == "body.kind: field required; body.kin: there is no such field"
+
+
+async def test_what_is_no_json_is_told_of_the_body_and_no_place_in_it(rig: Rig):
+    as_json = {"content-type": "application/json"}
+    reply = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", content=b"{", headers=as_json)
+    assert problem(reply, 400, "invalid_value")["errors"][0]["where"] == "body"
+
+
 async def test_one_unusable_job_of_a_list_stores_none(rig: Rig):
     reply = await rig.call(
         Role.PRODUCER, "POST", "/v1/jobs", [{"kind": "a"}, {"kind": "b", "priority": -1}]

@@ -50,7 +50,7 @@ def _told(error: Exception) -> tuple[str, str, str]:
 
 
 def _usage(error: typer.TyperException) -> str:
-    text = " ".join(error.format_message().split()).rstrip(".")
+    text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     return text[:1].lower() + text[1:]
 
 

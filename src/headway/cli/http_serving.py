@@ -87,6 +87,7 @@ class HttpServing:
             await listener.run()
         finally:
             telling.cancel()
+        log.info("server stopped")
 
     def _options(self) -> ServerOptions:
         settings, address = self.settings, self.address

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +19,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class AddressOptions:
     """Where a server listens, and how its connections are kept private."""
 
-    host: Annotated[str, typer.Option(help="The name or address to listen at.")] = "127.0.0.1"
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="The name or address to listen at.")
+    ] = "127.0.0.1"
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")
     ] = 8080
@@ -38,7 +40,10 @@ class AddressOptions:
     ] = False
     trust_proxy: Annotated[
         list[str] | None,
-        typer.Option(help="An address whose X-Forwarded-* headers are believed; repeatable."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="A proxy's address or network, whose X-Forwarded-* are believed; repeatable.",
+        ),
     ] = None
 
     @property
@@ -66,6 +71,8 @@ class AddressOptions:
         if (self.tls_cert is None) != (self.tls_key is None):
             message = "of --tls-cert and --tls-key, one is missing"
             raise InvalidValue(message, hint="give both, or neither")
+        for proxy in self.trust_proxy or ():
+            _check_proxy(proxy)
         if not self.is_loopback and not has_tokens:
             message = f"at {self.host} others could reach the server, and the store has no token"
             raise InvalidValue(message, hint="make one first: headway token create NAME --role …")
@@ -85,6 +92,14 @@ class AddressOptions:
             key=self.tls_key,
             trusted_proxies=tuple(self.trust_proxy or ()),
         )
+
+
+def _check_proxy(proxy: str) -> None:
+    try:
+        ip_network(proxy, strict=False)
+    except ValueError:
+        message = f"--trust-proxy: {proxy!r} is no address"
+        raise InvalidValue(message, hint="give an IP address or network, no name") from None
 
 
 def is_loopback(host: str) -> bool:

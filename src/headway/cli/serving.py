@@ -127,7 +127,13 @@ async def serve(
         worker = app.worker(**told)
         lanes = dict(worker.settings.lanes)
         log.info("worker starts", lanes=lanes, concurrency=worker.settings.concurrency)
-        event_loop.on_signals(lambda now: worker.stop(now=now))
+
+        def stop(now: bool) -> None:
+            if not now:
+                log.info("worker stops", again="does not wait for handlers")
+            worker.stop(now=now)
+
+        event_loop.on_signals(stop)
         if tether is not None:
             _tie(tether, worker)
         tasks = [asyncio.create_task(each(app.store, worker)) for each in beside]

@@ -39,6 +39,7 @@ from headway.core.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+_PATHS = "GET /openapi.json lists what there is; --system adds the paths of a ready-made system"
 RETRY_AFTER_S = 1
 """Seconds after which a call that a passing state refused is worth repeating."""
 
@@ -65,6 +66,13 @@ STATUSES: Mapping[type[HeadwayError], int] = {
     HeadwayError: 500,
 }
 """The status of each error: that of its class, else of its nearest base."""
+
+_PLAIN: Mapping[str, str] = {
+    "extra_forbidden": "there is no such field",
+    "model_type": "it should be an object",
+    "model_attributes_type": "it should be an object",
+}
+"""What the models say of types of their own, in words for those who do not know them."""
 
 _log = logging.getLogger("headway.server")
 
@@ -107,9 +115,11 @@ def problem(
     }
     if hint:
         said["hint"] = hint
-    instance = getattr(request.state, "request_id", "") if request is not None else ""
-    if instance:
-        said["instance"] = f"/requests/{instance}"
+    if request is not None:
+        # For the log. What is refused at the door names no job, so it may stand there in words.
+        request.state.problem = f"{code}: {detail}" if status in {401, 403} else code
+        if instance := getattr(request.state, "request_id", ""):
+            said["instance"] = f"/requests/{instance}"
     return Response(
         msgspec.json.encode(said | more),
         status_code=status,
@@ -170,19 +180,26 @@ def tell_problems(app: FastAPI) -> None:
 
 def _refused(request: Request, errors: Sequence[Mapping[str, object]]) -> Response:
     """What the models refuse: each place and what is wrong there, never the value."""
-    told = [{"where": _where(one.get("loc")), "what": _what(one)} for one in errors[:100]]
-    first = told[0] if told else {"where": "the request", "what": "it is not understood"}
+    told = [{"where": _where(one), "what": _what(one)} for one in errors[:100]]
+    first = "; ".join(f"{one['where']}: {one['what']}" for one in told[:3])
     no_json = bool(errors) and errors[0].get("type") == "json_invalid"
+    media = request.headers.get("content-type", "")
+    # A body of another type is bytes to the models, and what they say of those helps nobody.
+    unread = bool(told) and told[0]["where"] == "body" and "json" not in media
     return problem(
         400 if no_json else 422,
         code="invalid_value",
-        detail=f"{first['where']}: {first['what']}",
+        detail=first or "the request is not understood",
+        hint="send Content-Type: application/json (curl: --json instead of -d)" if unread else "",
         request=request,
         errors=told,
     )
 
 
-def _where(place: object) -> str:
+def _where(error: Mapping[str, object]) -> str:
+    place = error.get("loc")
+    if error.get("type") == "json_invalid":
+        return "body"  # what follows in its place is a position, which looks like an index
     parts = map(str, cast("Sequence[object]", place)) if isinstance(place, tuple | list) else ()
     return ".".join(parts) or "the request"
 
@@ -191,6 +208,8 @@ def _what(error: Mapping[str, object]) -> str:
     context = error.get("ctx")
     if error.get("type") == "json_invalid" and isinstance(context, Mapping):
         return f"it is no JSON: {cast('Mapping[str, object]', context).get('error')}"
+    if plain := _PLAIN.get(str(error.get("type"))):
+        return plain
     said = str(error.get("msg", "it is not understood")).removeprefix("Value error, ")
     return said[:1].lower() + said[1:400]
 
@@ -207,7 +226,14 @@ def _plain(request: Request, error: HTTPException) -> Response:
     code, detail = words.get(
         status, (status.phrase.lower().replace(" ", "_"), str(error.detail)[:400])
     )
-    return problem(status, code=code, detail=detail, request=request, headers=error.headers)
+    return problem(
+        status,
+        code=code,
+        detail=detail,
+        hint=_PATHS if code == "unknown_path" else "",
+        request=request,
+        headers=error.headers,
+    )
 
 
 def unexpected(request: Request | None) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -117,6 +118,16 @@ class Listener:
         await self._server.answers.wait()
 
 
+def _hint(error: OSError | OverflowError) -> str:
+    match error:
+        case OSError(errno=errno.EADDRINUSE):
+            return "another program is there; give another --port, or end it"
+        case OSError(errno=errno.EACCES):
+            return "ports below 1024 need rights; give another --port"
+        case _:
+            return "give a --host that is a name or an address of this machine"
+
+
 def _bind(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     # Named, or asyncio takes it for no TCP, and lets small packets wait for one another.
@@ -126,9 +137,8 @@ def _bind(address: Address) -> socket.socket:
         listening.bind((address.host, address.port))
     except (OSError, OverflowError) as error:
         listening.close()
-        message = f"the server cannot listen at {address.host}:{address.port}: {error}"
-        raise InvalidValue(
-            message, hint="another program may be there; give another --port"
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        message = f"the server cannot listen at {address.host}:{address.port}: {why}"
+        raise InvalidValue(message, hint=_hint(error)) from None
     listening.set_inheritable(True)
     return listening

@@ -33,7 +33,9 @@ log = structlog.stdlib.get_logger("headway.dispenserd")
 @command(app)
 def dispenserd(
     session: Session,
-    host: Annotated[str, typer.Option(help="The name or address to listen at.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="The name or address to listen at.")
+    ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")
     ] = 8282,

@@ -14,6 +14,7 @@ from headway.cli.serving import ServeOptions, signal_place
 from headway.cli.serving import serve as serve_jobs
 from headway.cli.session import Session
 from headway.cli.tracing import trace_if_asked
+from headway.core.errors import InvalidValue
 from headway.runtime import event_loop
 
 with needs_extra("server"):
@@ -34,7 +35,8 @@ def serve(
         typer.Option("--app", metavar="APP", help="Makes jobs by the kinds of this App."),
     ] = None,
     system: Annotated[
-        list[str] | None, typer.Option(help="A ready-made system, such as lanes; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A ready-made system, such as lanes; repeatable."),
     ] = None,
     work: Annotated[
         bool, typer.Option("--work", help="Also runs the App's jobs, in the same process.")
@@ -44,7 +46,13 @@ def serve(
 
     On loopback, and as long as the store has no token, anybody may call. Anywhere else it starts
     only when there is a token, and with TLS, or told that something else keeps it private.
+
+    Raises:
+        InvalidValue: a worker's options were given without `--work`.
     """
+    if not work and options != ServeOptions():
+        message = "the options of a worker were given, and this server runs no jobs"
+        raise InvalidValue(message, hint="give --work too, or leave out --lanes and the like")
     configure_logging(session.settings)
     opened = open_app(session, app_name)
     trace_if_asked(opened, session.settings)

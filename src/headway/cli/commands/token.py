@@ -74,15 +74,20 @@ def _scope(names: tuple[str, ...] | None) -> str:
 class Reach:
     """How far a new token reaches, and for how long."""
 
-    tenant: Annotated[list[str] | None, typer.Option(help="Only this tenant; may be repeated.")] = (
-        None
-    )
+    tenant: Annotated[
+        list[str] | None, typer.Option(metavar="TENANT", help="Only this tenant; may be repeated.")
+    ] = None
     lane: Annotated[
         list[str] | None,
-        typer.Option(help="Only this lane, or a pattern as 'send_*'; may be repeated."),
+        typer.Option(
+            metavar="LANE", help="Only this lane, or a pattern as 'send_*'; may be repeated."
+        ),
     ] = None
     expires: Annotated[
-        str | None, typer.Option(help='When it ends: "90d" from now, or an instant; else never.')
+        str | None,
+        typer.Option(
+            metavar="WHEN", help='When it ends: "90d" from now, or an instant; else never.'
+        ),
     ] = None
 
     def token(self, made: NewToken, name: str, roles: list[Role], now: int) -> TokenSpec:

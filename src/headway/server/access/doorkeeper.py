@@ -63,7 +63,12 @@ class Doorkeeper:
         text = _token(authorization)
         caller = await self._tokens.caller(text)
         if caller is None:
-            message = "no token was given" if text is None else "the token is not known, or over"
+            if text is not None:
+                message = "the token is not known, or has ended"
+            elif authorization:
+                message = "the header Authorization holds no Bearer token"
+            else:
+                message = "no token was given"
             raise Unauthenticated(message, hint="send Authorization: Bearer hw_…")
         return caller
 

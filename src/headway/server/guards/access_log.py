@@ -35,12 +35,15 @@ class AccessLog:
             await self._app(scope, receive, noted)
         finally:
             tell = _log.info if status >= 400 else _log.debug
+            state = scope.get("state", {})
+            why = {"problem": state["problem"]} if "problem" in state else {}
             tell(
                 "request",
                 method=scope["method"],
                 # The query stays out: it may hold a signature.
                 path=scope["path"],
-                status=status,
+                status=int(status),  # not as a member of an enumeration
                 ms=round(1000 * (self._timing.monotonic() - began), 1),
-                caller=getattr(scope.get("state", {}).get("caller"), "name", None),
+                caller=getattr(state.get("caller"), "name", None),
+                **why,
             )

@@ -19,6 +19,7 @@ _log = logging.getLogger("headway.server")
 
 @ROUTES.post(
     "/hooks/{provider}",
+    operation_id="hear_webhook",
     status_code=204,
     response_class=Response,
     summary="Hear a provider's webhook",

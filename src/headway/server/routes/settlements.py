@@ -31,7 +31,7 @@ _REPLY = reply(
 )
 
 
-@ROUTES.post("/v1/settlements", summary="Settle runs", response_model=_REPLY)
+@ROUTES.post("/v1/settlements", operation_id="settle", summary="Settle runs", response_model=_REPLY)
 async def settle(
     service: TheService,
     caller: Annotated[Caller, needs(Permission.WORK)],

@@ -36,6 +36,7 @@ def _parameter(name: str, kind: str) -> dict[str, Any]:
 
 @ROUTES.post(
     "/v1/signals/{key:path}",
+    operation_id="signal",
     summary="Signal a job",
     response_model=reply_model(SignalReply),
     openapi_extra={
