@@ -36,6 +36,7 @@ RepeatKey = Annotated[
     ),
 ]
 
+_REPEAT_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _NO_CURSOR = "the cursor is not one of this listing"
 _CURSOR = "pass the cursor of the page before"
 
@@ -59,6 +60,18 @@ class PageAsked(Asked):
 
 
 WhichPage = Annotated[PageAsked, Query()]
+
+
+def check_repeat_key(key: str) -> str:
+    """Lets the value of an Idempotency-Key pass.
+
+    Raises:
+        InvalidValue: it is no such text.
+    """
+    if _REPEAT_KEY.fullmatch(key) is None:
+        message = "the Idempotency-Key is unusable"
+        raise InvalidValue(message, hint="1 to 255 visible characters of ASCII, such as a UUID")
+    return key
 
 
 def revision_of(if_match: str | None) -> int | None:

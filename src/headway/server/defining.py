@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fastapi import Response
 
 from headway.contract.definitions import DefineRequest, Item
-from headway.contract.views import StatsQuery, StatsView
+from headway.contract.views import StatsView
 from headway.core.errors import Forbidden
 from headway.server.access.caller import Caller
 from headway.server.asking import etag, revision_of
@@ -66,11 +66,6 @@ def listed(stats: StatsView, rows: Sequence[object], cursor: str | None) -> Resp
 def defined(revision: int, **more: object) -> Response:
     """The reply of a change, with the revision as its ETag."""
     return answer({"revision": revision, **more}, headers=etag(revision))
-
-
-async def now_of(service: Service) -> int:
-    """The store's time, ms UTC."""
-    return (await service.store.read(StatsQuery())).now
 
 
 def check_gate(caller: Caller, gate: str) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from uuid_utils import uuid7
 
-from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidArguments, InvalidValue, PayloadTooLarge
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.instant import format_instant
@@ -27,13 +25,13 @@ from headway.core.state import State
 from headway.runtime.arguments import RESERVED
 from headway.runtime.kind import Kind
 from headway.server.access.caller import Caller
+from headway.server.asking import check_repeat_key
 from headway.server.bodies.job import POLICY_FIELDS, JobBody
 from headway.server.gate_uses import gate_uses, known_gates
 from headway.server.service import Service
 
 _encode = msgspec.json.Encoder().encode
 _NO_ARGUMENT = RESERVED | {"self"}
-_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 async def make_job(service: Service, caller: Caller, body: JobBody) -> NewJob:
@@ -74,25 +72,13 @@ async def make_jobs(
     return [maker.job(body, id) for body, id in zip(bodies, ids, strict=True)]  # noqa: A001  (the field's name)
 
 
-def check_repeat_key(key: str) -> str:
-    """Lets the value of an Idempotency-Key pass.
-
-    Raises:
-        InvalidValue: it is no such text.
-    """
-    if _KEY.fullmatch(key) is None:
-        message = "the Idempotency-Key is unusable"
-        raise InvalidValue(message, hint="1 to 255 visible characters of ASCII, such as a UUID")
-    return key
-
-
 async def _now(service: Service, bodies: Sequence[JobBody]) -> int:
     """The store's time, if somebody counts from it; a job that is due now needs no clock."""
     if any(
         body.expires is not None or (body.due is not None and body.due.after_ms is not None)
         for body in bodies
     ):
-        return (await service.store.read(StatsQuery())).now
+        return await service.now()
     return 0
 
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
-from headway.contract.views import JobsQuery, StatsQuery
+from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidState, PayloadTooLarge, UnknownJob
 from headway.core.job import MAX_ARGS, MAX_BATCH, derived_id
 from headway.core.state import FINAL, QUEUED, State
 from headway.server.access.caller import Caller
+from headway.server.asking import check_repeat_key
 from headway.server.bodies.move import EditBody, FilterBody
 from headway.server.bounded_page import bounded_page
-from headway.server.making import check_repeat_key
 from headway.server.service import Service
 from headway.server.sight import seen_of
 
@@ -95,7 +95,7 @@ async def edit_of(service: Service, body: EditBody) -> Edit:
     due_at = None
     if body.due is not None:
         counts = body.due.at is None
-        due_at = body.due.resolved((await service.store.read(StatsQuery())).now if counts else 0)
+        due_at = body.due.resolved(await service.now() if counts else 0)
     return Edit(priority=body.priority, due_at=due_at, args=args)
 
 

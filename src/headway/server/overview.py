@@ -39,6 +39,11 @@ class Overview:
     more_gates: bool
     workers: tuple[WorkerView, ...]
 
+    @property
+    def targets(self) -> list[str]:
+        """The names of the lanes that have a latency target."""
+        return [lane.name for lane in self.lanes if lane.spec.target_ms is not None]
+
 
 async def look_over(store: Store) -> Overview:
     """Looks at a whole store; the number of its jobs does not matter.

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from headway.contract.store import Store
+from headway.contract.views import StatsQuery
 from headway.runtime.app import App
 from headway.runtime.timing import Timing
 from headway.server.access.request_rate import RequestRates
@@ -66,6 +67,14 @@ class Service:
         self.readiness = Readiness(store, self.timing)
         self.stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    async def now(self) -> int:
+        """The store's time, ms UTC.
+
+        Raises:
+            StoreError: the store cannot tell now.
+        """
+        return (await self.store.read(StatsQuery())).now
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Runs something for as long as the server runs.

@@ -118,8 +118,7 @@ class Watch:
             message = "it is another store, or an older one, than before: nothing is claimed"
             raise StoreChanged(message)
         overview = await look_over(self._store)
-        targets = [lane.name for lane in overview.lanes if lane.spec.target_ms is not None]
-        latencies = await lane_latencies(self._store, targets[:MOST_TARGETS])
+        latencies = await lane_latencies(self._store, overview.targets[:MOST_TARGETS])
         return Facts(at=self._at(), overview=overview, latencies=latencies)
 
     def _away(self, fault: HeadwayError) -> Facts:

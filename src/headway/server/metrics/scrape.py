@@ -77,8 +77,7 @@ class Scrapes:
         try:
             async with self._timing.limit(PATIENCE_S):
                 overview = await look_over(self._store)
-                targets = [lane.name for lane in overview.lanes if lane.spec.target_ms is not None]
-                latencies = await lane_latencies(self._store, targets[:MOST_TARGETS])
+                latencies = await lane_latencies(self._store, overview.targets[:MOST_TARGETS])
         except (StoreError, TimeoutError) as error:
             _log.warning("metrics: the store does not answer: %s", error or "timeout")
             return [one(families.STORE_UP, 0)]

@@ -24,7 +24,7 @@ from headway.server.bodies.gate import (
     gate_spec,
 )
 from headway.server.bodies.words import Name
-from headway.server.defining import DEFINED, check_gate, define, defined, listed, now_of
+from headway.server.defining import DEFINED, check_gate, define, defined, listed
 from headway.server.error_members import named_by_body
 from headway.server.replies.answer import answer
 from headway.server.replies.definitions import CLOSED, CLOSURES, GATE, GATES, RELEASED
@@ -172,7 +172,7 @@ async def close(
     repeat replaces what was said before.
     """
     check_gate(caller, body.gate)
-    until_at = body.resolved(await now_of(service) if body.counts else 0)
+    until_at = body.resolved(await service.now() if body.counts else 0)
     item = CloseGate(name=body.gate, until_at=until_at, reason=body.reason)
     with named_by_body():
         revision = await define(service, caller, item, reason=body.reason, if_match=if_match)

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 
 from headway.server.access.caller import Caller
 from headway.server.access.policy import public
-from headway.server.problem import problem
+from headway.server.problem import RETRY_AFTER_S, problem
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import reply
 from headway.server.routes.router import PROBLEM, TheService, router
@@ -51,4 +51,6 @@ async def readyz(request: Request, service: TheService, _: Annotated[Caller, pub
 
 
 def _not_ready(request: Request, code: str, detail: str) -> Response:
-    return problem(503, code=code, detail=detail, request=request, headers={"Retry-After": "1"})
+    return problem(
+        503, code=code, detail=detail, request=request, headers={"Retry-After": str(RETRY_AFTER_S)}
+    )

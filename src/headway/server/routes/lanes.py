@@ -19,7 +19,7 @@ from headway.server.bodies.body import Asked
 from headway.server.bodies.gate import UntilBody
 from headway.server.bodies.lane import LaneBody
 from headway.server.bodies.words import Name
-from headway.server.defining import DEFINED, check_gate, define, defined, listed, now_of
+from headway.server.defining import DEFINED, check_gate, define, defined, listed
 from headway.server.replies.answer import answer
 from headway.server.replies.definitions import CLOSED, LANE, LANES
 from headway.server.routes.router import TheService, router
@@ -134,7 +134,7 @@ async def pause(
     """Nothing more starts from the lane, for good or until a moment; what runs goes on."""
     gate = f"lane:{name}"
     check_gate(caller, gate)
-    until_at = body.resolved(await now_of(service) if body.counts else 0)
+    until_at = body.resolved(await service.now() if body.counts else 0)
     item = CloseGate(name=gate, until_at=until_at, reason=body.reason)
     revision = await define(service, caller, item, reason=body.reason)
     return defined(revision, gate=gate, until_at=until_at)

@@ -21,7 +21,7 @@ from headway.server.asking import IfMatch, WhichPage, etag, page_of
 from headway.server.bodies.body import Asked
 from headway.server.bodies.entry import EntryBody
 from headway.server.bodies.words import Name
-from headway.server.defining import DEFINED, define, defined, listed, now_of
+from headway.server.defining import DEFINED, define, defined, listed
 from headway.server.error_members import named_by_body
 from headway.server.making import make_job
 from headway.server.replies.answer import answer
@@ -82,7 +82,7 @@ async def declare(
     A changed entry begins a new revision; its queued fires fall. One that a program declares is
     declared again by that program when it starts.
     """
-    schedule = body.read_schedule(await now_of(service))
+    schedule = body.read_schedule(await service.now())
     _check_known(await _found(service, name), caller)
     with named_by_body():
         job = await make_job(service, caller, body.body_of(derived_id("entry", name)))

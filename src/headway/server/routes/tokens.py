@@ -17,11 +17,10 @@ from headway.runtime.token_text import new_token
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission, permissions
 from headway.server.access.policy import needs
-from headway.server.asking import RepeatKey, WhichPage, page_of
+from headway.server.asking import RepeatKey, WhichPage, check_repeat_key, page_of
 from headway.server.bodies.token import RotateBody, TokenBody
 from headway.server.defining import DEFINED, defined
 from headway.server.error_members import add_members
-from headway.server.making import check_repeat_key
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import page_model, reply
 from headway.server.routes.router import TheService, router
@@ -54,7 +53,7 @@ _ROTATED = reply(
 )
 async def listing(asked: WhichPage, service: TheService, caller: Admin) -> Response:
     """Lists tokens by id, when each was used last and when it ends; never their secrets."""
-    now = (await service.store.read(StatsQuery())).now
+    now = await service.now()
     found = await service.store.read(TokensQuery())
     shown = [shown_token(one, now) for one in found if _within(caller, one.spec)]
     return answer(page_of(shown, _id, asked))

@@ -102,7 +102,7 @@ async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Respo
     job = await find_id(service, caller, body.job_id, body.tenant)
     run = (job, body.run)
     progress = RunningBody(job=job, run=body.run, progress=body.progress).told_progress()
-    reply = await service.store.beat(
+    heard = await service.store.beat(
         BeatRequest(
             worker=caller.worker(body.worker),
             running=(run,),
@@ -111,14 +111,14 @@ async def extend(body: ExtendBody, service: TheService, caller: Puller) -> Respo
             progress=() if progress is None else ((*run, progress),),
         )
     )
-    if run in reply.lost:
+    if run in heard.lost:
         raise LeaseLost(_not_yours(body), hint=_STOP)
     return answer(
         {
             "job_id": job,
-            "lease_until": reply.lease_until,
-            "now": reply.now,
-            "cancel": run in reply.cancel,
+            "lease_until": heard.lease_until,
+            "now": heard.now,
+            "cancel": run in heard.cancel,
         }
     )
 
