@@ -31,7 +31,7 @@ _REPLY = reply(
 )
 
 
-@ROUTES.post("/v1/leases", summary="Keep leases", response_model=_REPLY)
+@ROUTES.post("/v1/leases", operation_id="beat", summary="Keep leases", response_model=_REPLY)
 async def beat(
     service: TheService,
     caller: Annotated[Caller, needs(Permission.WORK)],
@@ -43,7 +43,7 @@ async def beat(
     again. With `leaving`, what the worker holds and does not list is handed back.
     """
     progress = ((one.job, one.run, one.told_progress()) for one in body.running)
-    reply = await service.store.beat(
+    heard = await service.store.beat(
         BeatRequest(
             worker=caller.worker(body.worker),
             running=tuple((one.job, one.run) for one in body.running),
@@ -57,10 +57,10 @@ async def beat(
     )
     return answer(
         {
-            "now": reply.now,
-            "lease_until": reply.lease_until,
-            "lost": [{"job": job, "run": run} for job, run in reply.lost],
-            "cancel": [{"job": job, "run": run} for job, run in reply.cancel],
+            "now": heard.now,
+            "lease_until": heard.lease_until,
+            "lost": [{"job": job, "run": run} for job, run in heard.lost],
+            "cancel": [{"job": job, "run": run} for job, run in heard.cancel],
         }
     )
 
