@@ -40,7 +40,10 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
     # What follows a scheme may hold a password.
     shown = f"{scheme}://…" if "://" in url else url
     message = f"{shown!r} is not the URL of a store"
-    raise InvalidValue(message, hint="sqlite:///headway.db, postgresql://…, redis://… or memory://")
+    hint = "sqlite:///headway.db, postgresql://…, redis://… or memory://"
+    if scheme in {"http", "https"}:
+        hint = f"a server's address serves an App, to send and to work; here give the store: {hint}"
+    raise InvalidValue(message, hint=hint)
 
 
 def _open_redis(url: str, clock: Clock | None) -> Store:
