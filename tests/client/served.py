@@ -10,8 +10,8 @@ from typing import Any, Self, TypeVar
 from headway.contract.store import Store
 from headway.runtime.timing import Timing
 from headway.server.build import build
+from headway.server.listening.listener import Address, Listener
 from headway.server.options import ServerOptions
-from headway.server.run import Address, Listener
 from headway.server.service import Service
 
 Result = TypeVar("Result")

@@ -10,7 +10,7 @@ from headway.contract.tokens import Role
 from headway.core.errors import HeadwayError
 from headway.server.access.permissions import ROLES, Permission
 from headway.server.access.policy import policy_of
-from headway.server.problem import STATUSES, status_of
+from headway.server.replies.problem import STATUSES, status_of
 from headway.server.routes.catalogue import ROUTERS
 from tests.docs.docstrings import summary
 

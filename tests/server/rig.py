@@ -16,8 +16,8 @@ from headway.contract.tokens import Role, TokenSpec
 from headway.runtime.app import App
 from headway.runtime.token_text import new_token
 from headway.server.build import alive, build
+from headway.server.listening.listener import Address, Listener
 from headway.server.options import ServerOptions
-from headway.server.run import Address, Listener
 from headway.server.service import Service
 from headway.server.system import System
 from headway.stores import open_store

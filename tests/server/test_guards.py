@@ -18,9 +18,9 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.build import alive, build
+from headway.server.listening.listener import Address, Listener
 from headway.server.options import ServerOptions
 from headway.server.routes.router import router
-from headway.server.run import Address, Listener
 from headway.server.service import Service
 from headway.server.system import System
 from headway.stores import open_store

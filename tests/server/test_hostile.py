@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headway.contract.tokens import Role
-from headway.server import connection
-from headway.server.connection import MOST_HEAD
+from headway.server.listening import connection
+from headway.server.listening.connection import MOST_HEAD
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from headway.server.run import Address, Listener
+from headway.server.listening.listener import Address, Listener
 
 
 async def test_small_packets_of_a_reply_do_not_wait_for_one_another() -> None:

@@ -101,7 +101,7 @@ async def test_what_nobody_expected_is_a_problem_that_tells_nothing(
         raise RuntimeError(message)
 
     async with calling() as client:
-        monkeypatch.setattr("headway.server.sending.send_jobs", fail)
+        monkeypatch.setattr("headway.server.for_callers.sending.send_jobs", fail)
         monkeypatch.setattr("headway.server.routes.jobs.make_jobs", fail)
         reply = await client.post("/v1/jobs", json={"kind": "k"})
     assert (reply.status_code, reply.json()["code"]) == (500, "bug")

@@ -11,8 +11,8 @@ from pathlib import Path
 import headway as hw
 from examples.demo.mail_room.kinds import declare_kinds
 from headway.server.build import alive, build
+from headway.server.listening.listener import Address, Listener
 from headway.server.options import ServerOptions
-from headway.server.run import Address, Listener
 from headway.server.service import Service
 from headway.systems.lanes import make
 

@@ -18,8 +18,8 @@ from headway.runtime import event_loop
 from headway.runtime.app import App
 from headway.runtime.worker.worker import Worker
 from headway.server.build import alive, build
+from headway.server.listening.listener import Listener
 from headway.server.options import ServerOptions
-from headway.server.run import Listener
 from headway.server.service import Service
 from headway.server.system import System
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from headway.core.errors import InvalidValue
-from headway.server.run import Address
+from headway.server.listening.listener import Address
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

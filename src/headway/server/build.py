@@ -23,8 +23,8 @@ from headway.server.guards.one_meaning import OneMeaning
 from headway.server.guards.request_id import RequestId
 from headway.server.guards.unexpected import Unexpected
 from headway.server.metrics.request_metrics import CountRequests
-from headway.server.problem import tell_problems
 from headway.server.quick_way import QuickWay
+from headway.server.replies.problem import tell_problems
 from headway.server.routes.catalogue import QUICK, ROUTERS
 from headway.server.service import Service
 from headway.server.system import System

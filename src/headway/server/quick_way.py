@@ -21,8 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.core.errors import InvariantBroken
 from headway.server.access.policy import Policy, policy_of
-from headway.server.problem import answer_error
 from headway.server.replies.answer import unread
+from headway.server.replies.problem import answer_error
 from headway.server.routes.router import the_service
 from headway.server.strict_json import StrictRequest
 

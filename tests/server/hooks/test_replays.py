@@ -14,8 +14,8 @@ from headway.contract.views import JobsQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.server.build import alive, build
+from headway.server.listening.listener import Address, Listener
 from headway.server.options import ServerOptions
-from headway.server.run import Address, Listener
 from headway.server.service import Service
 from headway.stores import open_store
 from headway.testing.faulty import Fault, FaultyStore

@@ -13,8 +13,8 @@ import pytest
 from headway.contract.signals import Signal, SignalKind
 from headway.server.build import alive, build
 from headway.server.hooks.request import HookRequest
+from headway.server.listening.listener import Address, Listener
 from headway.server.options import ServerOptions
-from headway.server.run import Address, Listener
 from headway.server.service import Service
 from headway.stores import open_store
 from tests.server.hooks.outside import applied, awaiting, labels, post, post_all, seen

@@ -13,8 +13,8 @@ import httpx
 
 from headway.runtime.timing import REAL
 from headway.server.build import alive
+from headway.server.listening.listener import Address, Listener
 from headway.server.options import ServerOptions
-from headway.server.run import Address, Listener
 from headway.server.service import Service
 from headway.stores import open_store
 from headway.systems.lanes.dispenserd.app import dispenserd

@@ -20,8 +20,8 @@ from headway.runtime.app import App
 with needs_extra("server"):
     from headway.cli.server_address import LOOPBACK, is_loopback
     from headway.server.build import alive
+    from headway.server.listening.listener import Address, Listener
     from headway.server.options import ServerOptions
-    from headway.server.run import Address, Listener
     from headway.server.service import Service
     from headway.systems.lanes.dispenserd.app import dispenserd as make_app
 

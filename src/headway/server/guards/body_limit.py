@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.core.errors import PayloadTooLarge
 from headway.runtime.timing import Timing
-from headway.server.problem import problem_of
+from headway.server.replies.problem import problem_of
 
 
 class BodyLimit:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.core.errors import Forbidden
-from headway.server.problem import problem_of
+from headway.server.replies.problem import problem_of
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OUTSIDE = ("/hooks/", "/healthz", "/readyz")

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headway.server.problem import problem
+from headway.server.replies.problem import problem
 
 ONCE = frozenset(
     {

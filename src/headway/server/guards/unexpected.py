@@ -7,7 +7,7 @@ import logging
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.server.problem import unexpected
+from headway.server.replies.problem import unexpected
 
 _log = logging.getLogger("headway.server")
 

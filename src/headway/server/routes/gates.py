@@ -24,12 +24,12 @@ from headway.server.bodies.gate import (
     gate_spec,
 )
 from headway.server.bodies.words import Name
-from headway.server.defining import DEFINED, check_gate, define, defined, listed
-from headway.server.error_members import named_by_body
+from headway.server.for_callers.defining import DEFINED, check_gate, define, defined, listed
+from headway.server.for_callers.sight import job_seen
 from headway.server.replies.answer import answer
 from headway.server.replies.definitions import CLOSED, CLOSURES, GATE, GATES, RELEASED
+from headway.server.replies.error_members import named_by_body
 from headway.server.routes.router import TheService, router
-from headway.server.sight import job_seen
 
 ROUTES = router("gates", prefix="/v1")
 

@@ -10,8 +10,8 @@ from fastapi import Request, Response
 
 from headway.server.access.caller import Caller
 from headway.server.access.policy import public
-from headway.server.problem import RETRY_AFTER_S, problem
 from headway.server.replies.answer import answer
+from headway.server.replies.problem import RETRY_AFTER_S, problem
 from headway.server.replies.schema import reply
 from headway.server.routes.router import PROBLEM, TheService, router
 

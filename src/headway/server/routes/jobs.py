@@ -18,15 +18,15 @@ from headway.server.access.policy import needs
 from headway.server.asking import PageAsked, RepeatKey, numbered
 from headway.server.bodies.job import JobBody, OneOrMany
 from headway.server.bodies.words import Name, TenantName
-from headway.server.bounded_page import bounded_page
-from headway.server.error_members import named_by_body
-from headway.server.making import make_jobs
+from headway.server.for_callers.bounded_page import bounded_page
+from headway.server.for_callers.making import make_jobs
+from headway.server.for_callers.sending import send_jobs
+from headway.server.for_callers.sight import job_seen, why_seen
 from headway.server.replies.answer import answer, plain
+from headway.server.replies.error_members import named_by_body
 from headway.server.replies.jobs import JOBS, MADE, MADE_MANY, WHY
 from headway.server.replies.schema import reply_model
 from headway.server.routes.router import TheService, router
-from headway.server.sending import send_jobs
-from headway.server.sight import job_seen, why_seen
 
 ROUTES = router("jobs", prefix="/v1/jobs")
 

@@ -19,7 +19,7 @@ from headway.server.bodies.body import Asked
 from headway.server.bodies.gate import UntilBody
 from headway.server.bodies.lane import LaneBody
 from headway.server.bodies.words import Name
-from headway.server.defining import DEFINED, check_gate, define, defined, listed
+from headway.server.for_callers.defining import DEFINED, check_gate, define, defined, listed
 from headway.server.replies.answer import answer
 from headway.server.replies.definitions import CLOSED, LANE, LANES
 from headway.server.routes.router import TheService, router

@@ -15,7 +15,7 @@ from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.asking import RepeatKey
 from headway.server.bodies.move import EditBody, MovesBody, ReasonBody
-from headway.server.moving import (
+from headway.server.for_callers.moving import (
     Move,
     count_fitting,
     edit_of,

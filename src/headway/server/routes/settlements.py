@@ -11,11 +11,11 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.bodies.settlement import SettlementBody
-from headway.server.error_members import named_by_body
+from headway.server.for_callers.settling import settle as settle_for
 from headway.server.replies.answer import answer
+from headway.server.replies.error_members import named_by_body
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
-from headway.server.settling import settle as settle_for
 
 ROUTES = router("work")
 

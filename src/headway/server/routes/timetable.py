@@ -21,11 +21,11 @@ from headway.server.asking import IfMatch, WhichPage, etag, page_of
 from headway.server.bodies.body import Asked
 from headway.server.bodies.entry import EntryBody
 from headway.server.bodies.words import Name
-from headway.server.defining import DEFINED, define, defined, listed
-from headway.server.error_members import named_by_body
-from headway.server.making import make_job
+from headway.server.for_callers.defining import DEFINED, define, defined, listed
+from headway.server.for_callers.making import make_job
 from headway.server.replies.answer import answer
 from headway.server.replies.definitions import ENTRIES, ENTRY
+from headway.server.replies.error_members import named_by_body
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
 

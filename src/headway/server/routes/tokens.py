@@ -19,9 +19,9 @@ from headway.server.access.permissions import Permission, permissions
 from headway.server.access.policy import needs
 from headway.server.asking import RepeatKey, WhichPage, check_repeat_key, page_of
 from headway.server.bodies.token import RotateBody, TokenBody
-from headway.server.defining import DEFINED, defined
-from headway.server.error_members import add_members
+from headway.server.for_callers.defining import DEFINED, defined
 from headway.server.replies.answer import answer
+from headway.server.replies.error_members import add_members
 from headway.server.replies.schema import page_model, reply
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service

@@ -6,8 +6,8 @@ from headway.contract.views import JobsQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import UnknownJob
 from headway.server.access.caller import Caller
+from headway.server.for_callers.sight import job_seen
 from headway.server.service import Service
-from headway.server.sight import job_seen
 
 
 def as_uuid(job_id: str) -> str | None:

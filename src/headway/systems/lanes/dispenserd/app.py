@@ -22,10 +22,10 @@ from headway.server.guards.body_limit import BodyLimit
 from headway.server.guards.browsers import Browsers
 from headway.server.guards.headers import SafeHeaders
 from headway.server.guards.request_id import RequestId
-from headway.server.problem import status_of
 from headway.server.pulling.hand_out import HandOut
 from headway.server.pulling.presence import ClientGone, Presence
 from headway.server.replies.answer import unread
+from headway.server.replies.problem import status_of
 from headway.server.service import Service
 from headway.systems.lanes.dispenserd.queue import Queue, Received
 from headway.systems.lanes.dispenserd.requests import read_lane, read_scheduling

@@ -18,8 +18,8 @@ from headway.server.access.policy import needs
 from headway.server.asking import PageAsked, RepeatKey, numbered
 from headway.server.bodies.move import EditBody, FilterBody
 from headway.server.bodies.words import Name, TenantName
-from headway.server.bounded_page import bounded_page
-from headway.server.moving import Move, edit_of, move_fitting, move_named
+from headway.server.for_callers.bounded_page import bounded_page
+from headway.server.for_callers.moving import Move, edit_of, move_fitting, move_named
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import page_model, reply
 from headway.server.routes.router import TheService, router

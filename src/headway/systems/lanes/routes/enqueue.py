@@ -10,11 +10,11 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.bodies.job import JobBody
-from headway.server.making import make_job
+from headway.server.for_callers.making import make_job
+from headway.server.for_callers.sending import send_jobs
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
-from headway.server.sending import send_jobs
 from headway.systems.lanes.bodies import EnqueueBody
 from headway.systems.lanes.job_ids import as_uuid
 

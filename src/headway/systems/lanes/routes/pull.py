@@ -11,8 +11,8 @@ from headway.contract.claims import Claimed
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
+from headway.server.for_callers.pulls import answer_pull
 from headway.server.pulling.pull import Pulled
-from headway.server.pulls import answer_pull
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
 from headway.systems.lanes.bodies import PullBody

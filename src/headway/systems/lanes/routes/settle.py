@@ -16,12 +16,12 @@ from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.bodies.lease import RunningBody
 from headway.server.bodies.settlement import AnyOutcome, DeadBody, FailedBody, SucceededBody
+from headway.server.for_callers.settling import settle
 from headway.server.pulling.lease import check_lease
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
-from headway.server.settling import settle
 from headway.systems.lanes.bodies import AckBody, ExtendBody, FailBody, PulledBody
 from headway.systems.lanes.job_ids import find_id
 from headway.systems.lanes.status import Status, status_of

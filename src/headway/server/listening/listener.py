@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from headway.core.errors import InvalidValue
-from headway.server.connection import Connection
+from headway.server.listening.connection import Connection
 
 GRACE_S = 10
 """Seconds that requests under way get after a stop."""

@@ -46,8 +46,8 @@ from headway.server.bodies.settlement import (
     SucceededBody,
     UnfitBody,
 )
-from headway.server.gate_uses import gate_uses, known_gates
-from headway.server.making import make_jobs
+from headway.server.for_callers.gate_uses import gate_uses, known_gates
+from headway.server.for_callers.making import make_jobs
 from headway.server.service import Service
 
 _encode = msgspec.json.Encoder().encode

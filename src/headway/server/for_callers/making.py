@@ -27,7 +27,7 @@ from headway.runtime.kind import Kind
 from headway.server.access.caller import Caller
 from headway.server.asking import check_repeat_key
 from headway.server.bodies.job import POLICY_FIELDS, JobBody
-from headway.server.gate_uses import gate_uses, known_gates
+from headway.server.for_callers.gate_uses import gate_uses, known_gates
 from headway.server.service import Service
 
 _encode = msgspec.json.Encoder().encode

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headway.contract.enqueue import Enqueued
 from headway.core.errors import HeadwayError
 from headway.core.job import MAX_BATCH, NewJob
-from headway.server.error_members import add_members
+from headway.server.replies.error_members import add_members
 from headway.server.service import Service
 
 

@@ -18,9 +18,9 @@ from headway.core.state import FINAL, QUEUED, State
 from headway.server.access.caller import Caller
 from headway.server.asking import check_repeat_key
 from headway.server.bodies.move import EditBody, FilterBody
-from headway.server.bounded_page import bounded_page
+from headway.server.for_callers.bounded_page import bounded_page
+from headway.server.for_callers.sight import seen_of
 from headway.server.service import Service
-from headway.server.sight import seen_of
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

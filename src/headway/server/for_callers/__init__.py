@@ -1,0 +1,1 @@
+"""What is done for callers, within what they may: routes and systems ask for it here."""

@@ -1,0 +1,1 @@
+"""Where the server listens, and how its connections are kept small."""
