@@ -135,6 +135,15 @@ async def test_a_body_is_nested_a_hundred_deep_at_most():
         assert (await client.post("/echo", content=many, headers=json_type)).status_code == 422
 
 
+async def test_what_a_query_says_twice_is_refused_unless_it_is_a_list():
+    async with calling() as client:
+        for query in ("kind=a&kind=b", "limit=5&limit=6", "cursor=1&newest=true&cursor=2"):
+            assert problem(await client.get(f"/v1/jobs?{query}")) == (422, "invalid_value"), query
+        assert (await client.get("/v1/jobs?state=dead&state=waiting")).status_code == 200
+        assert (await client.get("/v1/lanes?name=a&name=b")).status_code == 200
+        assert (await client.get("/v1/gates?name=a&name=b")).status_code == 200
+
+
 async def test_a_body_of_another_type_is_not_read_as_json():
     async with calling() as client:
         plain = {"content-type": "text/plain"}

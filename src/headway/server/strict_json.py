@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from json import JSONDecodeError
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import msgspec
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
+from headway.core.errors import InvalidValue
 from headway.server.access.policy import policy_of
 
 MAX_DEPTH = 100
@@ -63,12 +65,44 @@ class Strict(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, given strict requests of admitted callers."""
         handle = super().get_route_handler()
-        policy = policy_of(self)
+        policy, lists = policy_of(self), _lists_asked(self)
 
         async def strictly(request: Request) -> Response:
             # FastAPI reads the body before its dependencies: nobody unknown may make it do so.
             if policy is not None:
                 await policy.admit(request)
+            _refuse_repeated(request, lists)
             return await handle(StrictRequest(request.scope, request.receive))
 
         return strictly
+
+
+def _lists_asked(route: APIRoute) -> frozenset[str]:
+    """The names that a query may say more than once: fields of models that are lists."""
+    models = [
+        one
+        for one in get_type_hints(route.endpoint).values()
+        if isinstance(one, type) and issubclass(one, BaseModel)
+    ]
+    return frozenset(
+        field.alias or name
+        for model in models
+        for name, field in model.model_fields.items()
+        if "list[" in str(field.annotation)
+    )
+
+
+def _refuse_repeated(request: Request, lists: frozenset[str]) -> None:
+    """Lets a query pass that says each thing once: of two, one would be dropped without a word.
+
+    Raises:
+        InvalidValue: a parameter that is no list was given twice.
+    """
+    if not request.url.query:
+        return
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name in seen and name not in lists:
+            message = f"the parameter {name[:80]!r} was given twice"
+            raise InvalidValue(message, hint="give it once")
+        seen.add(name)
