@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import msgspec
 
 from headway.client.fields import Fields, filled
@@ -45,6 +47,16 @@ def outcome_body(outcome: Outcome, now: int) -> Fields:
     return body
 
 
+def refuse_stage(whose: str) -> NoReturn:
+    """Refuses what a server cannot be told: a next attempt at another stage.
+
+    Raises:
+        InvalidValue: always.
+    """
+    message = f"{whose}: a server is not told at which stage the next attempt is made"
+    raise InvalidValue(message, hint="do so in a worker that has the store, or go on with Next")
+
+
 def closing_body(closing: Closing) -> Fields:
     """The body that closes a gate."""
     span = {} if closing.until_at is not None else {"after": closing.for_ms}
@@ -59,6 +71,8 @@ def _said(outcome: Outcome) -> Fields:  # noqa: C901, PLR0911, PLR0912  (one lin
             result = None if outcome.result is None else msgspec.Raw(outcome.result)
             return filled({"outcome": "succeeded", "result": result})
         case Failed():
+            if outcome.stage:
+                refuse_stage(f"job {outcome.job}")
             said: Fields = {"outcome": "failed", "error": outcome.error}
             return filled(said | _when(outcome.after_ms, outcome.until_at))
         case Died():

@@ -30,6 +30,7 @@ from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query
 from headway.core.errors import (
     CallerError,
     Forbidden,
+    InvalidValue,
     UnknownJob,
 )
 from headway.core.job import NewJob
@@ -150,8 +151,15 @@ class RemoteStore:
     # ------------------------------------------------------------------------------ operators
 
     async def act(self, request: ActRequest) -> list[ActReply]:
-        """As `Store.act`; the author is the token's name."""
+        """As `Store.act`; the author is the token's name.
+
+        Raises:
+            InvalidValue: it edits stage, gates or candidates, which only a store is told.
+        """
         edit = request.edit
+        if (edit.stage, edit.gates, edit.candidates) != (None, None, None):
+            message = "a server is not told to change a job's stage, gates or candidates"
+            raise InvalidValue(message, hint="do so in a program that has the store")
         body: Fields = {
             "verb": str(request.verb),
             "ids": list(request.ids),

@@ -7,6 +7,7 @@ from typing import assert_never
 import msgspec
 
 from headway.client.fields import Fields, filled
+from headway.client.outcome_body import refuse_stage
 from headway.contract.signals import Signal, SignalKind
 
 
@@ -18,7 +19,12 @@ def signal_body(signal: Signal) -> Fields:
 
     Returns:
         What is not empty.
+
+    Raises:
+        InvalidValue: it begins another attempt at another stage, which only a store is told.
     """
+    if signal.stage:
+        refuse_stage(f"event {signal.event!r}")
     said: Fields = {
         "event": signal.event,
         "body": None if signal.body is None else msgspec.Raw(signal.body),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headway.core.gates.spec import GateUse
+
 
 class Verb(StrEnum):
     """What an operator may do with a job."""
@@ -16,7 +18,7 @@ class Verb(StrEnum):
     RUN_NOW = "run_now"
     """Queued: due at once; every gate still holds. Else: refused."""
     EDIT = "edit"
-    """Queued: priority, due time, arguments. Else: refused."""
+    """Queued: priority, due time, arguments, stage and gates, candidates. Else: refused."""
     SUCCEED = "succeed"
     """Not final: succeeded, its permits given back. Final: refused."""
     KILL = "kill"
@@ -25,11 +27,24 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edit:
-    """What to change; None leaves it."""
+    """What to change; None leaves it.
+
+    Attributes:
+        priority: 0 to 4294967295, smaller first.
+        due_at: milliseconds UTC.
+        args: a JSON object, UTF-8.
+        stage: where the job goes on; without `gates` with those that it has.
+        gates: what it asks for from now on, resolved; it moves to the flow that they make.
+        candidates: of a cascade, who is left to be asked, in this order; with none left it is
+            exhausted at once. A move with these is refused for a job that is no cascade.
+    """
 
     priority: int | None = None
     due_at: int | None = None
     args: bytes | None = None
+    stage: str | None = None
+    gates: tuple[GateUse, ...] | None = None
+    candidates: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

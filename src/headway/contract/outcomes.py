@@ -54,12 +54,15 @@ class Succeeded(Outcome):
 class Failed(Outcome):
     """The attempt failed: retried by the job's policy, or dead when attempts are used up.
 
-    `after_ms` or `until_at` replaces the policy's delay.
+    `after_ms` or `until_at` replaces the policy's delay. The next attempt is made at `stage` with
+    its `gates`; empty for the stage and the gates that this one had.
     """
 
     error: str = ""
     after_ms: int | None = None
     until_at: int | None = None
+    stage: str = ""
+    gates: tuple[GateUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headway.core.gates.spec import GateUse
+
 
 class SignalKind(StrEnum):
     """What a signal does."""
@@ -21,7 +23,7 @@ class Decided(StrEnum):
     RETRY = "retry"
     DEAD = "dead"
     ACCEPTED = "accepted"
-    """The offer's candidate takes it."""
+    """The offer's candidate takes it: the job's end, unless its policy has `on_accepted`."""
     DECLINED = "declined"
     """The offer's candidate does not; the next turn begins."""
 
@@ -41,6 +43,10 @@ class Signal:
         after_ms: of a final RETRY: replaces the policy's delay.
         reason: of a final DEAD or DECLINED.
         candidate: who answers an offer; empty takes whoever is asked.
+        stage: of a final RETRY: where the next attempt is made; empty for the same stage.
+        gates: of that stage, resolved.
+        offer: it is about an offer alone: late once the candidate has accepted, though the job
+            goes on awaiting its end.
     """
 
     key: str
@@ -53,6 +59,9 @@ class Signal:
     after_ms: int | None = None
     reason: str = ""
     candidate: str = ""
+    stage: str = ""
+    gates: tuple[GateUse, ...] = ()
+    offer: bool = False
 
 
 class Heard(StrEnum):

@@ -70,6 +70,30 @@ class Cascade:
         return Cascade(left=left, asked=(*self.asked, said))
 
     @property
+    def accepted(self) -> str:
+        """Who took it last, while no other's turn has begun since; empty if nobody did."""
+        last = self.asked[-1] if self.asked and not self.turn else None
+        return last.candidate if last is not None and last.answer is Answer.ACCEPTED else ""
+
+    def replace_left(self, left: tuple[str, ...]) -> Cascade:
+        """Others are to be asked from now on; who was asked keeps the record.
+
+        Args:
+            left: candidates, in the order to be asked.
+
+        Returns:
+            The cascade with its cursor before them; a turn that was cut short is repeated first
+            where its candidate is among them.
+        """
+        turn = self.turn if self.turn in left else ""
+        return Cascade(left=left, turn=turn, asked=self.asked)
+
+    def begin_anew(self) -> Cascade:
+        """The cascade as it was before anybody was asked: those asked first, then the others."""
+        asked = tuple(dict.fromkeys(one.candidate for one in self.asked))
+        return Cascade(left=(*asked, *(name for name in self.left if name not in asked)))
+
+    @property
     def exhausted(self) -> bool:
         """Whether nobody is left to ask."""
         return not self.left

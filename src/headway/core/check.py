@@ -68,7 +68,7 @@ def _check_own(job: NewJob) -> None:
         message = f"the arguments of {job.kind!r} have {len(job.args)} bytes"
         raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
     if job.candidates:
-        _check_candidates(job)
+        check_candidates(f"job of kind {job.kind!r}", job.candidates)
 
 
 def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
@@ -94,12 +94,39 @@ def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
         raise InvalidValue(message, hint="let one gate stand for several")
 
 
-def _check_candidates(job: NewJob) -> None:
-    if len(job.candidates) > MAX_CANDIDATES:
-        message = f"job of kind {job.kind!r} has {len(job.candidates)} candidates"
+def check_stage(whose: str, stage: str, gates: Sequence[GateUse]) -> None:
+    """Lets a stage pass that a job may go to.
+
+    Args:
+        whose: what says so, for the message.
+        stage: its name; empty to stay where the job is.
+        gates: of that stage.
+
+    Raises:
+        InvalidValue: the name is unusable, or there are gates without a stage.
+    """
+    if stage:
+        check_name("stage", stage)
+    elif gates:
+        message = f"{whose} has gates, but no stage"
+        raise InvalidValue(message, hint="name the stage that has these gates")
+
+
+def check_candidates(whose: str, candidates: Sequence[str]) -> None:
+    """Lets candidates pass that a cascade can ask.
+
+    Args:
+        whose: what names them, for the message.
+        candidates: in the order to be asked.
+
+    Raises:
+        InvalidValue: they are too many, one is named twice, or a name is unusable.
+    """
+    if len(candidates) > MAX_CANDIDATES:
+        message = f"{whose} has {len(candidates)} candidates"
         raise InvalidValue(message, hint=f"at most {MAX_CANDIDATES}")
-    for candidate in job.candidates:
+    for candidate in candidates:
         check_name("candidate", candidate)
-    if len(set(job.candidates)) != len(job.candidates):
-        message = f"job of kind {job.kind!r} names a candidate twice"
+    if len(set(candidates)) != len(candidates):
+        message = f"{whose} names a candidate twice"
         raise InvalidValue(message, hint="each once, in the order to be asked")

@@ -29,9 +29,10 @@ class FollowUp:
     """A job that is created in the same step in which its cause becomes final.
 
     Attributes:
-        kind: of the job to create; its arguments are `{"job": id, "state": …, "reason": …}`.
+        kind: of the job to create; its arguments are `{"job": id, "state": …, "reason": …}`, or of
+            an acceptance `{"job": id, "state": "accepted", "candidate": …, "run": …}`.
         lane: where it waits; None for the lane of its cause.
-        states: the final states that create it.
+        states: the final states that create it; of an acceptance they say nothing.
     """
 
     kind: str
@@ -54,6 +55,8 @@ class JobPolicy:
         keep_ms: how long a final job is kept.
         key_for_ms: how long its key lives after the end.
         cascade: whether the job offers itself to candidates.
+        on_accepted: of a cascade, what follows an acceptance, after which the job goes on awaiting
+            its end; None where the acceptance is its end.
     """
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -66,6 +69,7 @@ class JobPolicy:
     keep_ms: int = 7 * DAY_MS
     key_for_ms: int = 7 * DAY_MS
     cascade: bool = False
+    on_accepted: FollowUp | None = None
 
 
 DEFAULT_POLICY = JobPolicy()

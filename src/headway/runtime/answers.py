@@ -13,6 +13,7 @@ from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
 from headway.core.naming import check_name
+from headway.runtime.kind_options import Gates
 
 
 class Retry(Exception):
@@ -23,9 +24,11 @@ class Retry(Exception):
         after: the delay, as "90s" or a timedelta; the kind's backoff if neither is given.
         at: the moment, as an aware datetime or ISO 8601 with an offset.
         close: the resolved name of a gate to close for everybody until then.
+        stage: of the kind: where the next attempt is made; this stage if not given.
+        gates: what that stage asks for, instead of what is declared of it; as in `@app.job`.
 
     Raises:
-        InvalidValue: a value is not understood, or `close` has no end.
+        InvalidValue: a value is not understood, `close` has no end, or gates have no stage.
     """
 
     def __init__(
@@ -35,9 +38,12 @@ class Retry(Exception):
         after: object = None,
         at: object = None,
         close: str | None = None,
+        stage: str = "",
+        gates: Gates | None = None,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.stage, self.gates = stage, _of_stage("Retry", stage, gates)
         self.after_ms, self.until_at = moment("Retry", after=after, at=at)
         self.close: tuple[Closing, ...] = ()
         if close is not None:
@@ -88,9 +94,16 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """Returned by a handler: go on with this stage of the kind, and its gates."""
+    """Returned by a handler: go on with this stage of the kind, and its gates.
+
+    Attributes:
+        stage: of the kind.
+        gates: what it asks for, instead of what is declared of the stage; as in `@app.job`. The
+            store must know them: `App.declare_gates`.
+    """
 
     stage: str
+    gates: Gates | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +136,55 @@ class Ended:
     Attributes:
         final: what becomes of the job.
         body: what the provider said, for the record: any value that JSON can carry.
-        reason: of a dead one.
+        reason: of a dead one, or of one that is tried again.
+        after: of a retry: the delay, as "5m" or a timedelta; the kind's backoff if not given.
+        stage: of a retry: where the next attempt is made; the same stage if not given.
+        gates: of that stage, as for `Next`.
+
+    Raises:
+        InvalidValue: the delay is not understood, gates have no stage, or a stage no retry.
     """
 
     final: Literal["succeeded", "retry", "dead"] = "succeeded"
     body: object = None
     reason: str = ""
+    after: object = None
+    stage: str = ""
+    gates: Gates | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be done.
+
+        Raises:
+            InvalidValue: as the class says.
+        """
+        _of_stage("Ended", self.stage, self.gates)
+        if self.final != "retry" and (self.after is not None or self.stage):
+            message = f"Ended({self.final!r}) has a delay or a stage"
+            raise InvalidValue(message, hint='only Ended("retry") has another attempt')
+        _ = self.after_ms
+
+    @property
+    def after_ms(self) -> int | None:
+        """The delay; None for the kind's backoff."""
+        return None if self.after is None else parse_duration(self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """Returned by a reconcile handler: the provider cannot say; the deadline decides."""
+
+
+def _of_stage(what: str, stage: str, gates: Gates | None) -> Gates | None:
+    """Lets gates pass that have a stage.
+
+    Raises:
+        InvalidValue: they have none.
+    """
+    if gates is not None and not stage:
+        message = f"{what} has gates, but no stage"
+        raise InvalidValue(message, hint="name the stage that has these gates")
+    return gates
 
 
 def moment(what: str, *, after: object, at: object) -> tuple[int | None, int | None]:

@@ -15,10 +15,12 @@ from headway.contract.signals import Decided, Signal, SignalKind
 from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidValue
+from headway.core.gates.spec import GateUse
 from headway.core.state import State
 from headway.runtime.answers import Ended, Running, Unknown
 from headway.runtime.encoding import encode
 from headway.runtime.job import Job
+from headway.runtime.kind import Kind
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -67,20 +69,27 @@ _facts = msgspec.json.Decoder(_Facts)
 _args = msgspec.json.Decoder(dict[str, Any])
 
 
-async def reconcile(job: Job, store: Store, ask: Callable[[Awaited], Any]) -> None:
+async def reconcile(
+    job: Job, store: Store, ask: Callable[[Awaited], Any], kinds: Mapping[str, Kind]
+) -> None:
     """Asks the provider about a job, and signals what it says.
 
     Args:
         job: the reconcile job.
         store: where both live.
         ask: the reconcile handler, async or plain.
+        kinds: of the app, by name; for the gates of a stage at which the next attempt is made.
 
     Raises:
-        InvalidValue: the handler returned none of the answers it may give.
+        InvalidValue: the handler returned none of the answers it may give, or a stage that the
+            kind has not.
     """
     facts = _facts.decode(job.claimed.args)
     view = await store.read(JobQuery(id=facts.job))
     if view is None or view.state is not State.AWAITING or view.run != facts.run:
+        return
+    if view.cascade is not None and view.cascade.accepted:
+        # The offer was answered meanwhile; there is nothing to ask.
         return
     awaited = _awaited(view)
     if inspect.iscoroutinefunction(ask):
@@ -92,23 +101,40 @@ async def reconcile(job: Job, store: Store, ask: Callable[[Awaited], Any]) -> No
     match answer:
         case Running(extend_ms=extend_ms):
             await store.signal(
-                Signal(key=awaited.ref, event=event, kind=SignalKind.PROGRESS, extend_ms=extend_ms)
-            )
-        case Ended():
-            await store.signal(
                 Signal(
                     key=awaited.ref,
                     event=event,
-                    decided=Decided(answer.final),
-                    body=None if answer.body is None else encode("body", answer.body),
-                    reason=answer.reason,
+                    kind=SignalKind.PROGRESS,
+                    extend_ms=extend_ms,
+                    offer=view.cascade is not None,
                 )
             )
+        case Ended():
+            await store.signal(_ended(answer, view, event, kinds))
         case Unknown():
             return
         case _:
             message = f"the reconcile handler of {awaited.kind!r} returned {answer!r:.80}"
             raise InvalidValue(message, hint="return Running, Ended or Unknown")
+
+
+def _ended(answer: Ended, view: JobView, event: str, kinds: Mapping[str, Kind]) -> Signal:
+    gates: tuple[GateUse, ...] = ()
+    if answer.stage:
+        kind = kinds[view.kind]
+        gates = kind.uses(answer.stage, view.lane, view.tenant, view.args, answer.gates)
+    return Signal(
+        key=f"{view.id}:{view.run}",
+        event=event,
+        decided=Decided(answer.final),
+        body=None if answer.body is None else encode("body", answer.body),
+        reason=answer.reason,
+        after_ms=answer.after_ms,
+        stage=answer.stage,
+        gates=gates,
+        # Whoever accepts while the provider is asked is not overruled.
+        offer=view.cascade is not None,
+    )
 
 
 def _awaited(view: JobView) -> Awaited:

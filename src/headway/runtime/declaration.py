@@ -25,12 +25,15 @@ class Declaration:
     Attributes:
         lanes: by name.
         entries: by name.
+        gates: that the app chooses at run time, by name; said once more, they take the place of
+            those that its kinds name.
         author: stands on the trail.
     """
 
     def __init__(self, author: str) -> None:
         self.lanes: dict[str, LaneSpec] = {}
         self.entries: dict[str, EntrySpec] = {}
+        self.gates: dict[str, GateSpec] = {}
         self.author = author
         self._told: tuple[Store, int] | None = None
 
@@ -66,6 +69,22 @@ class Declaration:
         told, self._told = self._told, None
         return told is not None
 
+    async def tell_gates(self, store: Store, specs: Iterable[GateSpec]) -> None:
+        """Declares gates now, and remembers them for whoever has to be told again.
+
+        Args:
+            store: to tell.
+            specs: said again in another way, the last one holds.
+
+        Raises:
+            InvalidValue: the store knows one as another kind; nothing was written or remembered.
+        """
+        gates = {spec.name: spec for spec in specs}
+        if gates:
+            items = tuple(DeclareGate(spec=spec) for spec in gates.values())
+            await store.define(DefineRequest(items=items, author=self.author))
+            self.gates |= gates
+
     async def tell(self, store: Store, kinds: Mapping[str, Kind]) -> None:
         """Declares everything to the store, unless it was told and nothing came since.
 
@@ -82,7 +101,8 @@ class Declaration:
         for kind in kinds.values():
             kind.check_stages()
             _check_follow_up(kind, kinds)
-        items: list[Item] = [DeclareGate(spec=spec) for spec in _gates(kinds.values())]
+        gates = {spec.name: spec for spec in _gates(kinds.values())} | self.gates
+        items: list[Item] = [DeclareGate(spec=spec) for spec in gates.values()]
         items += [DeclareLane(spec=spec) for spec in self.lanes.values()]
         items += [DeclareEntry(spec=spec) for spec in self.entries.values()]
         if items:
@@ -103,13 +123,22 @@ def _gates(kinds: Iterable[Kind]) -> Iterator[GateSpec]:
 
 
 def _check_follow_up(kind: Kind, kinds: Mapping[str, Kind]) -> None:
-    follow = kind.options.on_final
+    _check_takes(kind, kind.options.on_final, kinds, ("state: str", "reason: str"))
+    _check_takes(
+        kind, kind.options.on_accepted, kinds, ("state: str", "candidate: str", "run: int")
+    )
+
+
+def _check_takes(
+    kind: Kind, follow: str | None, kinds: Mapping[str, Kind], given: tuple[str, ...]
+) -> None:
     if follow is None or follow not in kinds:
         return  # another app may have it
-    if not kinds[follow].takes(("job", "state", "reason")):
+    parameters = ("job: str", *given)
+    if not kinds[follow].takes([one.partition(":")[0] for one in parameters]):
         message = f"the kind {follow!r} follows {kind.name!r}, but cannot take what it is given"
         raise InvalidValue(
             message,
-            hint="let its handler take job: str, state: str and reason: str; "
+            hint=f"let its handler take {', '.join(parameters[:-1])} and {parameters[-1]}; "
             "its first parameter, annotated hw.Job, may have any other name",
         )

@@ -14,7 +14,7 @@ from headway.core.instant import parse_instant
 from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob
 from headway.core.naming import check_name
 from headway.runtime.handler import Handler
-from headway.runtime.kind_options import KindOptions, check_priority, check_template
+from headway.runtime.kind_options import Gates, KindOptions, check_priority, check_template
 from headway.runtime.known_values import KnownValues
 from headway.runtime.needs import Needs
 from headway.runtime.timing import Timing
@@ -219,7 +219,14 @@ class Kind:
             candidates=() if candidates is None else tuple(candidates),
         )
 
-    def uses(self, stage: str, lane: str, tenant: str, args: bytes) -> tuple[GateUse, ...]:
+    def uses(
+        self,
+        stage: str,
+        lane: str,
+        tenant: str,
+        args: bytes,
+        gates: Gates | None = None,
+    ) -> tuple[GateUse, ...]:
         """What a stored job asks for at one of the kind's stages.
 
         Args:
@@ -227,18 +234,22 @@ class Kind:
             lane: the job's.
             tenant: the job's.
             args: the job's, a JSON object.
+            gates: instead of those that are declared of the stage; None for these.
 
         Returns:
             The gates with their names resolved, in the order declared.
 
         Raises:
-            InvalidValue: there is no such stage, or a name cannot be resolved.
+            InvalidValue: there is no such stage, a gate is none, or a name cannot be resolved.
             InvalidArguments: the handler's annotations refuse the arguments.
         """
         if stage not in self._needs:
             message = f"the kind {self.name!r} has no stage {stage!r}"
             raise InvalidValue(message, hint=f"it has {', '.join(filter(None, self._needs))}")
         needs = self._needs[stage]
+        if gates is not None:
+            names = self._arguments.names
+            needs = Needs(self.name, gates, names, cascade=self.options.cascade)
         if needs.fixed is not None:
             return needs.fixed
         known = KnownValues(self.name, lane, self._arguments.values(args))
@@ -281,6 +292,10 @@ class Kind:
                 lane=self._lanes(options.on_final),
                 states=options.on_final_states,
             )
+        accepted = None
+        if options.on_accepted is not None:
+            name = options.on_accepted
+            accepted = FollowUp(kind=name, lane=self._lanes(name), states=())
         policy = JobPolicy(
             retry=options.retry,
             timeout_ms=options.timeout_ms,
@@ -292,6 +307,7 @@ class Kind:
             keep_ms=options.keep_ms,
             key_for_ms=options.key_for_ms,
             cascade=options.cascade,
+            on_accepted=accepted,
         )
         # The very same object, so that stores see at once that nothing is special.
         return DEFAULT_POLICY if policy == DEFAULT_POLICY else policy

@@ -50,6 +50,8 @@ class JobOptions(TypedDict, total=False):
         keep: how long a final job is kept.
         key_for: how long its key lives after the end.
         cascade: whether a job is offered to one candidate after another.
+        on_accepted: of a cascade: the kind of a job that is created when a candidate accepts; the
+            accepted job then goes on awaiting its end, with what that turn holds.
         processes: whether the handler runs in a process of its own.
     """
 
@@ -73,6 +75,7 @@ class JobOptions(TypedDict, total=False):
     keep: object
     key_for: object
     cascade: bool
+    on_accepted: Named | str
     processes: bool
 
 
@@ -98,6 +101,7 @@ class KindOptions:
     keep_ms: int = 7 * DAY_MS
     key_for_ms: int = 7 * DAY_MS
     cascade: bool = False
+    on_accepted: str | None = None
     processes: bool = False
 
 
@@ -139,11 +143,12 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
         key=options.get("key"),
         on_deadline=on_deadline,
         reconcile_within_ms=parse_duration(options.get("reconcile_within", "5m")),
-        on_final=on_final if on_final is None or isinstance(on_final, str) else on_final.name,
+        on_final=_name(on_final),
         on_final_states=_states(kind, options.get("on_final_states", ("dead",))),
         keep_ms=parse_duration(options.get("keep", "7d")),
         key_for_ms=parse_duration(options.get("key_for", "7d")),
         cascade=options.get("cascade", False),
+        on_accepted=_on_accepted(kind, options),
         processes=options.get("processes", False),
     )
 
@@ -195,6 +200,18 @@ def _stages(kind: str, options: JobOptions) -> tuple[tuple[str, Gates], ...]:
         message = f"the kind {kind!r} has no stages"
         raise InvalidValue(message, hint="name at least one, or leave `stages` out")
     return tuple((check_name("stage", name), tuple(gates)) for name, gates in stages.items())
+
+
+def _name(kind: Named | str | None) -> str | None:
+    return kind if kind is None or isinstance(kind, str) else kind.name
+
+
+def _on_accepted(kind: str, options: JobOptions) -> str | None:
+    name = _name(options.get("on_accepted"))
+    if name is not None and not options.get("cascade", False):
+        message = f"the kind {kind!r} has on_accepted, but is no cascade"
+        raise InvalidValue(message, hint="declare it with cascade=True")
+    return name
 
 
 def _retry(kind: str, retry: object) -> RetryPolicy:

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue
+from headway.core.gates.spec import GateSpec
 from headway.runtime.background import Background
 from headway.runtime.registry import Registry
 from headway.runtime.timing import Timing
@@ -114,6 +115,21 @@ class StoreOwner(Registry):
     async def declare(self) -> None:
         """Tells the store what gates, lanes and entries there are; done at the first use."""
         await self._declaration.tell(self.store, self.kinds)
+
+    async def declare_gates(self, *specs: GateSpec) -> None:
+        """Tells the store of gates that the program chooses at run time, all or none.
+
+        What was declared holds at once, for jobs that wait already too; a store that was lost is
+        told again.
+
+        Args:
+            specs: each as it is from now on.
+
+        Raises:
+            InvalidValue: the store knows one as another kind; nothing was written.
+            StoreError: the store cannot do it now.
+        """
+        await self._declaration.tell_gates(self.store, specs)
 
     def open(self) -> Self:
         """Opens the store, and declares."""

@@ -29,6 +29,7 @@ class RunView:
         blocked_ms: of its wait, the time behind gates.
         due_at: when it was due.
         candidate: of a cascade.
+        keys: under which signals find it beside its reference, by name.
     """
 
     run: int
@@ -44,6 +45,7 @@ class RunView:
     blocked_ms: int
     due_at: int
     candidate: str = ""
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,11 +24,13 @@ from headway.core.errors import (
     InvalidValue,
     PayloadTooLarge,
 )
+from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_ERROR
 from headway.runtime.answers import Dead, Next, Retry, Snooze, Unfit
 from headway.runtime.encoding import encode
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
+from headway.runtime.kind_options import Gates
 from headway.runtime.worker.crash import HandlerCrashed
 
 
@@ -38,7 +40,7 @@ def answered(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | N
     Args:
         job: the run.
         answer: what the handler returned.
-        kinds: the kinds of the app, for the gates of a next stage.
+        kinds: the kinds of the app, for the gates of another stage.
 
     Returns:
         The outcome; None if the run is not live any more and must write nothing.
@@ -46,16 +48,17 @@ def answered(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome | N
     if job.stop == "lost":
         return None
     if isinstance(answer, Retry | Dead):
-        return raised(job, answer)
+        return raised(job, answer, kinds)
     return _said(job, answer, kinds)
 
 
-def raised(job: Job, error: BaseException) -> Outcome | None:
+def raised(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome | None:
     """What a handler's exception means.
 
     Args:
         job: the run.
         error: what the handler raised, or what stopped it.
+        kinds: as for `answered`.
 
     Returns:
         The outcome; None if the run is not live any more and must write nothing.
@@ -71,9 +74,9 @@ def raised(job: Job, error: BaseException) -> Outcome | None:
         case "stop" if stopped and not job.handed:
             return Released(job.id, job.run, reason="its worker stopped")
         case "timeout" if not isinstance(error, Retry | Dead):
-            return _failed(job, timed_out(job, error))
+            return _failed(job, timed_out(job, error), kinds)
         case _:
-            return _failed(job, error)
+            return _failed(job, error, kinds)
 
 
 def timed_out(job: Job, cause: BaseException) -> HandlerTimeout:
@@ -117,18 +120,10 @@ def _said(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome:
             return _succeeded(job, answer)
 
 
-def _failed(job: Job, error: BaseException) -> Outcome:
+def _failed(job: Job, error: BaseException, kinds: Mapping[str, Kind]) -> Outcome:
     match error:
         case Retry():
-            _, close = job.take_follow()
-            return Failed(
-                job.id,
-                job.run,
-                close=close + error.close,
-                error=error.reason,
-                after_ms=error.after_ms,
-                until_at=error.until_at,
-            )
+            return _tried_again(job, error, kinds)
         case Dead():
             return Died(job.id, job.run, *job.take_follow(), reason=error.reason)
         case _ if job.handed:
@@ -136,6 +131,32 @@ def _failed(job: Job, error: BaseException) -> Outcome:
         case _:
             _, close = job.take_follow()
             return Failed(job.id, job.run, close=close, error=describe(error))
+
+
+def _tried_again(job: Job, error: Retry, kinds: Mapping[str, Kind]) -> Outcome:
+    gates: tuple[GateUse, ...] = ()
+    if error.stage:
+        try:
+            gates = _gates(job, error.stage, error.gates, kinds)
+        except HeadwayError as unusable:
+            return Failed(job.id, job.run, error=describe(unusable))
+    _, close = job.take_follow()
+    return Failed(
+        job.id,
+        job.run,
+        close=close + error.close,
+        error=error.reason,
+        after_ms=error.after_ms,
+        until_at=error.until_at,
+        stage=error.stage,
+        gates=gates,
+    )
+
+
+def _gates(
+    job: Job, stage: str, gates: Gates | None, kinds: Mapping[str, Kind]
+) -> tuple[GateUse, ...]:
+    return kinds[job.kind].uses(stage, job.lane, job.tenant, job.claimed.args, gates)
 
 
 def _succeeded(job: Job, answer: object) -> Outcome:
@@ -149,7 +170,7 @@ def _succeeded(job: Job, answer: object) -> Outcome:
 
 def _next_stage(job: Job, answer: Next, kinds: Mapping[str, Kind]) -> Outcome:
     try:
-        gates = kinds[job.kind].uses(answer.stage, job.lane, job.tenant, job.claimed.args)
+        gates = _gates(job, answer.stage, answer.gates, kinds)
     except HeadwayError as error:
         return Failed(job.id, job.run, error=describe(error))
     then, close = job.take_follow()

@@ -76,6 +76,7 @@ class Plans:
             unknown: what becomes of a job for which there is no plan.
         """
         self._unknown: Unknown = unknown
+        self._kinds = kinds
         self.processes = Processes()
         self._threads = Threads(size)
         self._store = store
@@ -163,7 +164,7 @@ class Plans:
     def _begin(self, kind: Kind, handler: Handler) -> Begin:
         if kind.asks is not None:
             ask = kind.asks
-            return lambda job: reconcile(job, self._store, ask)
+            return lambda job: reconcile(job, self._store, ask, self._kinds)
         match handler.place:
             case Place.THREAD:
                 return lambda job: self._threads.run(lambda: handler.call(job, job.claimed.args))

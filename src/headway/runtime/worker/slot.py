@@ -137,7 +137,7 @@ class Slot:
             raise error
         if isinstance(error, asyncio.CancelledError):
             self._calm()
-        return raised(job, error)
+        return raised(job, error, self._kinds)
 
     def _calm(self) -> None:
         """Forgets a cancellation that was meant for the handler."""

@@ -32,6 +32,24 @@ def flow_of(
         InvalidValue: the gates cannot be asked for together, or one is declared as a shared gate
             and asked for as a keyed one or the reverse; the step must be rolled back.
     """
+    make_ready(book, kind, gates)
+    shared = tuple(use for use in gates if use.shared)
+    keyed = tuple(use for use in gates if not use.shared)
+    return book.ledger.jobs.flow_number(FlowKey(lane, tenant, kind, shared)), keyed
+
+
+def make_ready(book: GateBook, kind: str, gates: Sequence[GateUse]) -> None:
+    """Lets gates pass that a job can ask for now; hours that are new are worked out.
+
+    Args:
+        book: the step's gates; hours that are new are added to it.
+        kind: of the job.
+        gates: that it asks for.
+
+    Raises:
+        UnknownGate: as `flow_of`.
+        InvalidValue: as `flow_of`.
+    """
     check_gates(kind, gates)
     for use in gates:
         spec = book.spec(use.template)
@@ -44,6 +62,3 @@ def flow_of(
             raise InvalidValue(message, hint="ask for it as it is declared")
         if use.zone is not None:
             ensure_hours(book, use)
-    shared = tuple(use for use in gates if use.shared)
-    keyed = tuple(use for use in gates if not use.shared)
-    return book.ledger.jobs.flow_number(FlowKey(lane, tenant, kind, shared)), keyed

@@ -32,6 +32,27 @@ def follow_up(row: JobRow, follow: FollowUp) -> NewJob:
     )
 
 
+def accepted_job(row: JobRow, follow: FollowUp) -> NewJob:
+    """The job that an acceptance brings about; the same run gives the same job.
+
+    Args:
+        row: the cause; it awaits its end.
+        follow: what its kind says.
+
+    Returns:
+        The job; its id is derived, as of `follow_up`.
+    """
+    body = {"job": row.id, "state": "accepted", "candidate": row.candidate, "run": row.run}
+    return NewJob(
+        id=derived_id("on_accepted", row.id, row.run),
+        kind=follow.kind,
+        lane=follow.lane or row.lane,
+        tenant=row.tenant,
+        subject=row.subject,
+        args=json.dumps(body, separators=(",", ":")).encode(),
+    )
+
+
 def reconcile_job(row: JobRow, kind: str) -> NewJob:
     """The job that asks the provider what became of a run.
 

@@ -112,6 +112,15 @@ class JobRow(msgspec.Struct, kw_only=True):
         """Its place in its flow."""
         return Order(self.priority, self.due_at, self.seq)
 
+    @property
+    def accepted(self) -> bool:
+        """Whether a candidate took it, and it awaits its end."""
+        return (
+            self.state is State.AWAITING
+            and self.cascade is not None
+            and bool(self.cascade.accepted)
+        )
+
     def clone(self) -> JobRow:
         """A row of the same values, to be changed apart."""
         return copy(self)

@@ -131,6 +131,8 @@ class Step:
     ) -> State:
         """Puts a held job back into its queue; one that is to be cancelled ends instead.
 
+        So does a cascade that has nobody left to ask.
+
         Args:
             row: running or awaiting.
             outcome: the word kept on the run.
@@ -143,6 +145,8 @@ class Step:
         """
         if row.cancel_requested:
             return self.end(row, State.CANCELLED, outcome, reason="cancelled", error=error)
+        if row.cascade is not None and row.cascade.exhausted:
+            return self.end(row, State.DEAD, outcome, reason="exhausted", error=error)
         now = self.ledger.now
         self.releases.append((row.id, None, None))
         self.keep_run(row, outcome, error)
@@ -150,7 +154,7 @@ class Step:
             row.due_at, row.blocked_ms = due_at, 0
         if repeat:
             row.attempt -= 1
-        row.error = error or row.error
+        row.error, row.result = error or row.error, None
         self.move(row, State.SCHEDULED if row.due_at > now else State.WAITING)
         self.wake(row.lane, row.due_at)
         return row.state

@@ -58,6 +58,11 @@ class MemorySignals:
         self._journal.put(self._known, key, (job, run))
         self._journal.put(self._keys_of, job, [*self._keys_of.get(job, ()), key])
 
+    def known_as(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
+        keys = dict.fromkeys(key for job in jobs for key in self._keys_of.get(job, ()))
+        found = ((key, *self._known[key]) for key in keys if key in self._known)
+        return [one for one in found if one[1] in jobs]
+
     def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
         keys = sorted(key for key in self._known if key > after)[:limit]
         return [(key, *self._known[key]) for key in keys]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from headway.contract.views import JobQuery, JobsQuery, JobView, NoteView, Page, RunView
 from headway.core.errors import InvalidValue
 from headway.core.state import HELD, State
@@ -19,7 +21,23 @@ def read_job(ledger: Ledger, query: JobQuery) -> JobView | None:
     if row is None:
         return None
     runs = ledger.jobs.runs([row.id]).get(row.id, [])
-    return job_view(ledger, row, runs_of(row, runs), _notes(ledger, row.id), shown(ledger, row))
+    keys = _keys(ledger, [row.id])
+    return job_view(
+        ledger, row, runs_of(row, runs, keys), _notes(ledger, row.id), shown(ledger, row)
+    )
+
+
+Keys = Mapping[tuple[str, int], Sequence[str]]
+"""By job and run, the keys under which signals find it."""
+
+
+def _keys(ledger: Ledger, jobs: Sequence[str]) -> Keys:
+    found: dict[tuple[str, int], list[str]] = {}
+    known = ledger.signals.known_as(jobs) if jobs else []
+    for key, job, run in sorted(known):
+        if key != f"{job}:{run}":
+            found.setdefault((job, run), []).append(key)
+    return found
 
 
 def _notes(ledger: Ledger, job: str) -> tuple[NoteView, ...]:
@@ -44,12 +62,14 @@ def read_jobs(ledger: Ledger, query: JobsQuery) -> Page[JobView]:
         message = f"a page of {query.limit} rows"
         raise InvalidValue(message, hint="from 1 to 1000")
     rows, cursor = _rows(ledger, query)
-    runs = ledger.jobs.runs([row.id for row in rows]) if query.runs else {}
+    ids = [row.id for row in rows] if query.runs else []
+    runs = ledger.jobs.runs(ids) if ids else {}
+    keys = _keys(ledger, ids)
     views = (
         job_view(
             ledger,
             row,
-            runs_of(row, runs.get(row.id, [])) if query.runs else (),
+            runs_of(row, runs.get(row.id, []), keys) if query.runs else (),
             _notes(ledger, row.id) if query.trail else (),
             str(row.state),
         )
@@ -71,7 +91,7 @@ def _rows(ledger: Ledger, query: JobsQuery) -> tuple[list[JobRow], str | None]:
     return ledger.jobs.page(query)
 
 
-def runs_of(row: JobRow, ended: list[RunRow]) -> tuple[RunView, ...]:
+def runs_of(row: JobRow, ended: list[RunRow], keys: Keys) -> tuple[RunView, ...]:
     """All runs of a job, the last among them, oldest first."""
     runs = [
         RunView(
@@ -88,15 +108,16 @@ def runs_of(row: JobRow, ended: list[RunRow]) -> tuple[RunView, ...]:
             blocked_ms=one.blocked_ms,
             due_at=one.due_at,
             candidate=one.candidate,
+            keys=tuple(keys.get((row.id, one.run), ())),
         )
         for one in ended
     ]
     if row.claimed_at is not None:
-        runs.append(_last_run(row))
+        runs.append(_last_run(row, keys))
     return tuple(runs)
 
 
-def _last_run(row: JobRow) -> RunView:
+def _last_run(row: JobRow, keys: Keys) -> RunView:
     return RunView(
         run=row.run,
         attempt=row.attempt,
@@ -111,6 +132,7 @@ def _last_run(row: JobRow) -> RunView:
         blocked_ms=row.blocked_ms,
         due_at=row.due_at,
         candidate=row.candidate,
+        keys=tuple(keys.get((row.id, row.run), ())),
     )
 
 

@@ -139,6 +139,10 @@ class _Why:
         row = self.row
         doubt = "; in doubt: its worker died before its handler returned" if row.in_doubt else ""
         asked = "; a cancel was asked for" if row.cancel_requested else ""
+        if row.accepted and row.cascade is not None:
+            answered = row.cascade.asked[-1]
+            since = self._since(answered.at)
+            return f"awaiting: accepted by {answered.candidate} {since} ago, awaits its end{asked}"
         return (
             f"awaiting: handed over {self._since(row.handed_at)} ago, "
             f"deadline {self._when(row.deadline_at)}{doubt}{asked}"

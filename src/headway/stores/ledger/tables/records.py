@@ -31,6 +31,10 @@ class SignalTable(Protocol):
         """Makes a run known under a key; a later run takes the key over."""
         ...
 
+    def known_as(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
+        """The (key, job, run) of these jobs' runs, in any order."""
+        ...
+
     def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
         """The (key, job, run) that are known, by key, those above `after`."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
-from headway.core.check import LATEST
+from headway.core.check import LATEST, check_candidates, check_gates
 from headway.core.errors import InvalidValue, PayloadTooLarge
 from headway.core.job import MAX_ARGS, MAX_PRIORITY, body_hash
 from headway.core.naming import check_name
@@ -13,6 +13,7 @@ from headway.core.state import FINAL, HELD, QUEUED, State
 from headway.stores.ledger.codec import decode_replies, encode_replies
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import JobRow, KeyRow, TrailRow
+from headway.stores.ledger.staging import Stage, enter, stage_of
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.enqueue import check_batch
 
@@ -53,7 +54,8 @@ def check_edit(edit: Edit) -> None:
     """Lets an edit pass that a job can take.
 
     Raises:
-        InvalidValue: the priority or the moment is out of its range.
+        InvalidValue: the priority or the moment is out of its range, or the stage, the gates or
+            the candidates are none that a job can have.
         PayloadTooLarge: the arguments are above the limit.
     """
     if edit.priority is not None and not 0 <= edit.priority <= MAX_PRIORITY:
@@ -65,6 +67,12 @@ def check_edit(edit: Edit) -> None:
     if edit.args is not None and len(edit.args) > MAX_ARGS:
         message = f"the arguments have {len(edit.args)} bytes"
         raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}")
+    if edit.stage:
+        check_name("stage", edit.stage)
+    if edit.gates is not None:
+        check_gates("any", edit.gates)
+    if edit.candidates is not None:
+        check_candidates("the edit", edit.candidates)
 
 
 def _act_on(step: Step, request: ActRequest, job: str) -> ActReply:
@@ -87,8 +95,9 @@ def _cancel(step: Step, row: JobRow, request: ActRequest) -> Acted:
 
 
 def _retry(step: Step, row: JobRow, request: ActRequest) -> Acted:
-    if row.state not in {State.DEAD, State.CANCELLED}:
+    if row.state not in {State.DEAD, State.CANCELLED} or not _can_be_edited(row, request.edit):
         return Acted.REFUSED
+    stage = _stage_after(step, row, request.edit)
     step.keep_run(row, row.outcome, row.error)
     now = step.ledger.now
     row.life += 1
@@ -99,14 +108,14 @@ def _retry(step: Step, row: JobRow, request: ActRequest) -> Acted:
     row.due_at = now
     row.blocked_ms = 0
     if row.cascade is not None:
-        row.cascade = type(row.cascade)(
-            left=tuple(a.candidate for a in row.cascade.asked) + row.cascade.left
-        )
+        row.cascade = row.cascade.begin_anew()
     _edit_fields(row, request.edit)
     step.move(row, State.SCHEDULED if row.due_at > now else State.WAITING)
+    enter(step, row, stage)
     if row.key is not None:
         _revive_key(step, row)
     step.wake(row.lane, row.due_at)
+    _exhaust(step, row)
     return Acted.DONE
 
 
@@ -131,13 +140,34 @@ def _run_now(step: Step, row: JobRow, request: ActRequest) -> Acted:
 
 
 def _edit(step: Step, row: JobRow, request: ActRequest) -> Acted:
-    if row.state not in QUEUED:
+    if row.state not in QUEUED or not _can_be_edited(row, request.edit):
         return Acted.REFUSED
+    stage = _stage_after(step, row, request.edit)
     _edit_fields(row, request.edit)
     # Its place changes: it is looked at from its flow again, wherever it was parked.
     step.move(row, State.SCHEDULED if row.due_at > step.ledger.now else State.WAITING)
+    enter(step, row, stage)
     step.wake(row.lane, row.due_at)
+    _exhaust(step, row)
     return Acted.DONE
+
+
+def _can_be_edited(row: JobRow, edit: Edit) -> bool:
+    return edit.candidates is None or row.cascade is not None
+
+
+def _stage_after(step: Step, row: JobRow, edit: Edit) -> Stage | None:
+    """Where the edit sends the job; None where it stays."""
+    name = row.stage if edit.stage is None else edit.stage
+    if edit.gates is not None:
+        return stage_of(step, row, name, edit.gates)
+    return None if name == row.stage else Stage(name, row.flow, row.keyed)
+
+
+def _exhaust(step: Step, row: JobRow) -> None:
+    """A cascade that has nobody left to ask is over, as one that is made so."""
+    if row.cascade is not None and row.cascade.exhausted:
+        step.end(row, State.DEAD, "", reason="exhausted")
 
 
 def _edit_fields(row: JobRow, edit: Edit) -> None:
@@ -149,6 +179,8 @@ def _edit_fields(row: JobRow, edit: Edit) -> None:
         if not row.body:
             row.body = body_hash(row.kind, row.lane, row.tenant, row.subject, row.args)
         row.args = edit.args
+    if edit.candidates is not None and row.cascade is not None:
+        row.cascade = row.cascade.replace_left(edit.candidates)
 
 
 def _settle(state: State) -> Callable[[Step, JobRow, ActRequest], Acted]:

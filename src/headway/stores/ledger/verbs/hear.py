@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
 from headway.core.cascade import Answer
+from headway.core.check import check_stage
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.core.naming import check_name
 from headway.core.state import HELD, State
 from headway.stores.ledger.codec import decode_signal, encode_signal
+from headway.stores.ledger.flow_of import make_ready
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import JobRow, SignalRow, TrailRow
+from headway.stores.ledger.staging import another_stage, enter
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.turns import accept, end_turn
 from headway.stores.ledger.verbs.lapse import fail
 
 KEPT_MS = 3_600_000
 """How long an event waits for its run."""
+_ANSWERS = frozenset({Decided.ACCEPTED, Decided.DECLINED})
 KEPT_MOST = 100_000
 """How many events may wait at once."""
 
@@ -34,13 +38,17 @@ def check_signal(event: Signal) -> None:
     """Lets a signal pass that can be kept.
 
     Raises:
-        InvalidValue: a name is unusable, or the body too large.
+        InvalidValue: a name is unusable, the body too large, or the stage of no next attempt.
     """
     check_name("signal key", event.key)
     check_name("event id", event.event)
     if event.body is not None and len(event.body) > 1_000_000:
         message = f"the body of event {event.event!r} has {len(event.body)} bytes"
         raise InvalidValue(message, hint="at most 1000000")
+    check_stage(f"event {event.event!r}", event.stage, event.gates)
+    if event.stage and (event.kind, event.decided) != (SignalKind.FINAL, Decided.RETRY):
+        message = f"event {event.event!r} has a stage, but begins no other attempt"
+        raise InvalidValue(message, hint="only a final retry has one")
 
 
 def _find(step: Step, key: str) -> tuple[JobRow, int] | None:
@@ -77,6 +85,9 @@ def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> S
     if signals.kept_count() >= KEPT_MOST:
         message = f"{KEPT_MOST} signals are kept for jobs that do not await them"
         raise StoreUnavailable(message, hint="send it again later")
+    if event.stage:
+        # When it is applied nobody is there to be told that a gate is unknown.
+        make_ready(step.book, row.kind if row is not None else "unknown", event.gates)
     now = step.ledger.now
     signals.save(
         SignalRow(
@@ -116,7 +127,12 @@ def _apply(step: Step, event: Signal, row: JobRow, run: int) -> Heard:
             [TrailRow(0, step.ledger.now, author, event.reason, "note", row.id, label)]
         )
         return Heard.APPLIED
-    if row.run != run or row.state is not State.AWAITING or _other_candidate(row, event):
+    if (
+        row.run != run
+        or row.state is not State.AWAITING
+        or _other_candidate(row, event)
+        or _is_answered(row, event)
+    ):
         step.ledger.counts.happened("late_signals")
         return Heard.LATE
     if event.kind is SignalKind.PROGRESS:
@@ -130,8 +146,14 @@ def _other_candidate(row: JobRow, event: Signal) -> bool:
     return bool(event.candidate and row.candidate and event.candidate != row.candidate)
 
 
+def _is_answered(row: JobRow, event: Signal) -> bool:
+    answers = event.kind is SignalKind.FINAL and event.decided in _ANSWERS
+    return row.accepted and (event.offer or answers)
+
+
 def _extend(step: Step, event: Signal, row: JobRow) -> None:
-    if event.extend_ms is not None:
+    # What a candidate has accepted has no deadline, whatever a late word says.
+    if event.extend_ms is not None and not row.accepted:
         row.deadline_at = step.ledger.now + max(1, event.extend_ms)
         row.reconciles = -abs(row.reconciles)
     if event.body is not None:
@@ -144,17 +166,21 @@ def _decide(step: Step, event: Signal, row: JobRow) -> None:
     assert row.state in HELD  # noqa: S101  (the caller has looked)
     decided = event.decided
     if decided is Decided.SUCCEEDED:
-        step.end(row, State.SUCCEEDED, "succeeded", reason=event.reason, result=event.body)
+        reason = event.reason or (row.reason if row.accepted else "")
+        step.end(row, State.SUCCEEDED, "succeeded", reason=reason, result=event.body)
     elif decided is Decided.DEAD:
         step.end(row, State.DEAD, "dead", reason=event.reason or "failed", result=event.body)
     elif decided is Decided.ACCEPTED:
         accept(step, row, event.body)
     elif decided is Decided.DECLINED:
         end_turn(step, row, Answer.DECLINED, event.reason)
-    elif event.after_ms is None:
-        fail(step, row, "failed", event.reason, reason=event.reason or "failed")
     else:
-        retry_after(step, row, event.after_ms, event.reason)
+        stage = another_stage(step, row, event.stage, event.gates)
+        if event.after_ms is None:
+            fail(step, row, "failed", event.reason, reason=event.reason or "failed")
+        else:
+            retry_after(step, row, event.after_ms, event.reason)
+        enter(step, row, stage)
 
 
 def retry_after(step: Step, row: JobRow, after_ms: int, reason: str) -> None:

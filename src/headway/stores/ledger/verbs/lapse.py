@@ -42,8 +42,11 @@ def lose(step: Step, row: JobRow) -> None:
 def doubt(step: Step, row: JobRow) -> None:
     """An awaiting job whose worker died before its handler returned."""
     row.last_worker, row.worker = row.worker or "", None
-    row.in_doubt = True
     step.changed(row)
+    if row.accepted:
+        # The answer has come: there is nothing to doubt.
+        return
+    row.in_doubt = True
     ask_provider(step, row)
 
 

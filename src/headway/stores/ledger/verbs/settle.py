@@ -22,12 +22,13 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.core.cascade import Answer
+from headway.core.check import check_stage
 from headway.core.errors import InvalidState, InvalidValue, PayloadTooLarge
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_RESULT
 from headway.core.state import HELD, State
-from headway.stores.ledger.flow_of import flow_of
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import JobRow
+from headway.stores.ledger.staging import another_stage, enter, stage_of
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.turns import end_turn
 from headway.stores.ledger.verbs.enqueue import check_batch
@@ -41,6 +42,7 @@ LOST_WORDS = frozenset({"lost", "unused", "forced"})
 def settle(ledger: Ledger, request: SettleRequest) -> list[Verdict]:
     """See `Store.settle`."""
     check_batch("settle", len(request.outcomes))
+    check_outcomes(request.outcomes)
     worker = ledger.workers.load(request.worker)
     live = worker is not None and not worker.lapsed and worker.lease_until > ledger.now
     verdicts: list[Verdict | None] = [None] * len(request.outcomes)
@@ -55,6 +57,17 @@ def settle(ledger: Ledger, request: SettleRequest) -> list[Verdict]:
             verdicts[place] = _settle_one(step, request.worker, outcome, live=live)
         step.flush()
     return [verdict for verdict in verdicts if verdict is not None]
+
+
+def check_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """Lets outcomes pass that a run can say.
+
+    Raises:
+        InvalidValue: a failed one has gates without a stage, or an unusable stage.
+    """
+    for outcome in outcomes:
+        if type(outcome) is Failed:
+            check_stage(f"the outcome of job {outcome.job}", outcome.stage, outcome.gates)
 
 
 def _finish_plain(ledger: Ledger, request: SettleRequest, verdicts: list[Verdict | None]) -> None:
@@ -141,12 +154,14 @@ def _failed(step: Step, row: JobRow, outcome: Failed) -> Verdict:
     error = outcome.error[:MAX_ERROR]
     policy = step.ledger.jobs.policy(row.policy)
     due_at = _moment(step, outcome.after_ms, outcome.until_at)
+    stage = another_stage(step, row, outcome.stage, outcome.gates)
     if due_at is None or policy.retry.exhausted(row.attempt):
         fail(step, row, "failed", error, reason=_first_line(error) or "failed")
     else:
         step.ledger.counts.happened("retried")
         row.reason = _first_line(error)
         step.requeue(row, "failed", due_at=due_at, repeat=False, error=error)
+    enter(step, row, stage)
     step.ledger.counts.happened("failed")
     return Verdict.DONE
 
@@ -174,15 +189,16 @@ def _released(step: Step, row: JobRow, outcome: Released) -> Verdict:
 
 
 def _next_stage(step: Step, row: JobRow, outcome: NextStage) -> Verdict:
-    flow, keyed = flow_of(step.book, row.lane, row.tenant, row.kind, outcome.gates)
-    if step.requeue(row, "next", due_at=None, repeat=True) is State.CANCELLED:
-        return Verdict.DONE
-    row.stage, row.flow, row.keyed = outcome.stage, flow, keyed
-    step.changed(row)
+    stage = stage_of(step, row, outcome.stage, outcome.gates)
+    step.requeue(row, "next", due_at=None, repeat=True)
+    enter(step, row, stage)
     return Verdict.DONE
 
 
 def _unfit(step: Step, row: JobRow, outcome: FoundUnfit) -> Verdict:
+    if row.accepted:
+        # The turn is over; what its handler says now is only recorded.
+        return _returned(step, row, Returned(outcome.job, outcome.run))
     end_turn(step, row, Answer.UNFIT, outcome.reason)
     return Verdict.DONE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headway.stores.ledger.rows import SignalRow
 from headway.stores.postgres.arrays import Blobs
@@ -10,6 +10,7 @@ from headway.stores.postgres.numbers import KEPT_EVENTS
 from headway.stores.postgres.registry import digest
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, Row, Tell, of
+from headway.stores.postgres.tables.ids import ids_of
 
 _COLUMNS = "scope, event, key, at, kept_until, payload"
 _KNOWN = Ask("SELECT job::text, run FROM @known WHERE key = $1", of("known"))
@@ -18,6 +19,7 @@ _MAKE_KNOWN = Tell(
     " ON CONFLICT (key) DO UPDATE SET job = excluded.job, run = excluded.run",
     of("known"),
 )
+_KNOWN_AS = Ask("SELECT key, job::text, run FROM @known WHERE job = ANY ($1)", of("known"))
 _ALL_KNOWN = Ask(
     "SELECT key, job::text, run FROM @known WHERE key > $1 ORDER BY key LIMIT $2", of("known")
 )
@@ -68,6 +70,10 @@ class PostgresSignals:
 
     def make_known(self, key: str, job: str, run: int) -> None:
         self._session.tell(_MAKE_KNOWN, key, job, run)
+
+    def known_as(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
+        found = self._session.ask(_KNOWN_AS, ids_of(jobs))
+        return [(key, job, run) for key, job, run in found]
 
     def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
         return [(key, job, run) for key, job, run in self._session.ask(_ALL_KNOWN, after, limit)]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headway.stores.ledger.rows import SignalRow
+from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.numbers import KEPT_EVENTS
 from headway.stores.sqlite.session import Session
 
 _KNOWN = "SELECT job, run FROM known WHERE key = ?"
+_KNOWN_AS = "SELECT key, job, run FROM known INDEXED BY known_job WHERE job IN carray(?)"
 _ALL_KNOWN = "SELECT key, job, run FROM known WHERE key > ? ORDER BY key LIMIT ?"
 _ALL_HEARD = (
     "SELECT scope, event, key, at, kept_until, payload FROM event"
@@ -55,6 +57,10 @@ class SqliteSignals:
     def make_known(self, key: str, job: str, run: int) -> None:
         """Makes a run known under a key; a later run takes the key over."""
         self._db.execute(_MAKE_KNOWN, (key, job, run))
+
+    def known_as(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
+        """The (key, job, run) of these jobs' runs, in any order."""
+        return self._db.execute(_KNOWN_AS, (text_list(jobs),)).fetchall()
 
     def all_known(self, after: str, limit: int) -> list[tuple[str, str, int]]:
         """The (key, job, run) that are known, by key, those above `after`."""

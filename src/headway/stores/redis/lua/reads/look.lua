@@ -3,7 +3,7 @@
 -- A read only collects; the views are made of the rows by the client. So each read looks at every
 -- row that its view may ask for, and at a bounded number of them.
 -- needs: base.time, tables.jobs, tables.gates, tables.permits, tables.starts, tables.lanes
--- needs: tables.trail
+-- needs: tables.signals, tables.trail
 local Look = {}
 
 -- Begins a look; `told` is what the client gets.
@@ -63,6 +63,11 @@ function Look.runs(look, ids)
   for id, ended in pairs(Jobs.runs(ids)) do
     runs[#runs + 1] = { id, ended }
   end
+end
+
+-- Tells the keys that the runs of jobs are known as.
+function Look.known(look, ids)
+  look.told.known = Signals.known_as(ids)
 end
 
 -- Tells the last lines of the trail about a target, newest first.

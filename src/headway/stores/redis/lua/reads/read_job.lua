@@ -10,6 +10,7 @@ function ReadJob.run(request)
   end
   Look.jobs(look, { row })
   Look.runs(look, { row.id })
+  Look.known(look, { row.id })
   Look.notes(look, row.id, request.notes)
   if row.state == 'waiting' then
     Look.gates_of(look, Look.flow(look, row.flow))

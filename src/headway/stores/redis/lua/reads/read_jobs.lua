@@ -39,6 +39,7 @@ function ReadJobs.run(request)
   end
   if request.runs then
     Look.runs(look, ids)
+    Look.known(look, ids)
   end
   return look.told
 end

@@ -33,6 +33,26 @@ function Signals.make_known(key, job, run)
   Write.zadd(Keys.known_names, { 0, key })
 end
 
+-- The {key, job, run} of these jobs' runs, in any order.
+function Signals.known_as(jobs)
+  local lists, keys, owners, found = {}, {}, {}, {}
+  for place, job in ipairs(jobs) do
+    lists[place] = 'j' .. job
+  end
+  for place, kept in ipairs(Write.read(Keys.known, lists)) do
+    for _, key in ipairs(kept and cmsgpack.unpack(kept) or {}) do
+      keys[#keys + 1], owners[#owners + 1] = 'k' .. key, jobs[place]
+    end
+  end
+  for place, kept in ipairs(Write.read(Keys.known, keys)) do
+    local run = kept and cmsgpack.unpack(kept)
+    if run and run[1] == owners[place] then
+      found[#found + 1] = { string.sub(keys[place], 2), run[1], run[2] }
+    end
+  end
+  return found
+end
+
 -- The {key, job, run} that are known, by key, those above `after`.
 function Signals.all_known(after, limit)
   local low = after == '' and '-' or '(' .. after
