@@ -34,6 +34,9 @@ from headway.core.errors import (
     OutcomeUnknown,
     OwnershipError,
     PayloadTooLarge,
+    ProviderError,
+    ProviderRefused,
+    ProviderUnsure,
     RevisionConflict,
     SchemaMismatch,
     StoreChanged,
@@ -47,6 +50,7 @@ from headway.core.errors import (
     UnknownGate,
     UnknownJob,
     UnknownKind,
+    UnknownRecord,
 )
 from headway.core.gates.opening import Hours
 from headway.core.gates.pool import Pool
@@ -107,6 +111,9 @@ __all__ = [
     "OwnershipError",
     "PayloadTooLarge",
     "Pool",
+    "ProviderError",
+    "ProviderRefused",
+    "ProviderUnsure",
     "Rate",
     "Retry",
     "RevisionConflict",
@@ -133,6 +140,7 @@ __all__ = [
     "UnknownGate",
     "UnknownJob",
     "UnknownKind",
+    "UnknownRecord",
     "Worker",
     "in_flight",
 ]

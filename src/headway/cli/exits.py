@@ -9,6 +9,7 @@ from headway.core.errors import (
     HeadwayError,
     InvariantBroken,
     OwnershipError,
+    ProviderError,
     StoreError,
 )
 
@@ -29,6 +30,7 @@ BY_BRANCH: dict[type[HeadwayError], int] = {
     OwnershipError: 3,
     StoreError: 4,
     HandlerError: 5,
+    ProviderError: 6,
     InvariantBroken: BUG,
 }
 """The code of each branch of the error tree."""

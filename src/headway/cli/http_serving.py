@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ import structlog
 from headway.cli.open_files import allow_many_files
 from headway.cli.server_address import LOOPBACK, AddressOptions
 from headway.cli.settings import Settings
+from headway.cli.systems import NONE, Systems
 from headway.contract.store import Store
 from headway.contract.views import TokensQuery
 from headway.runtime import event_loop
@@ -21,7 +22,6 @@ from headway.server.build import alive, build
 from headway.server.listening.listener import Listener
 from headway.server.options import ServerOptions
 from headway.server.service import Service
-from headway.server.system import System
 
 log = structlog.stdlib.get_logger("headway.server")
 
@@ -38,9 +38,14 @@ class HttpServing:
     """
 
     app: App
-    systems: Sequence[System] = ()
+    systems: Systems = NONE
     address: AddressOptions
     settings: Settings
+
+    @property
+    def base_url(self) -> str | None:
+        """How the outside world reaches the server; None while nobody knows."""
+        return self.settings.public_url or self.address.url
 
     async def run(self) -> None:
         """Serves until SIGTERM or SIGINT; a second one waits for nothing.
@@ -49,7 +54,8 @@ class HttpServing:
             InvalidValue: the address cannot be had, or would not be safe.
             StoreError: the store cannot be reached.
         """
-        async with self.app as app, self._ready(app.store) as listener:
+        opened = self.systems.opened(self.base_url)
+        async with opened, self.app as app, self._ready(app.store) as listener:
             event_loop.on_signals(lambda now: listener.stop(now=now))
             await self._listen(listener)
 
@@ -76,9 +82,9 @@ class HttpServing:
         has_tokens = bool(await store.read(TokensQuery()))
         address = self.address.address(has_tokens=has_tokens)
         service = Service(store, self._options(), app=self.app)
-        server = build(service, self.systems)
+        server = build(service, self.systems.each)
         listener = Listener(server, address, on_stop=service.begin_stop)
-        async with alive(service, self.systems):
+        async with alive(service, self.systems.each):
             yield listener
 
     async def _listen(self, listener: Listener) -> None:
@@ -113,4 +119,6 @@ class HttpServing:
                 "the server is OPEN: whoever reaches this machine's loopback may do everything",
                 mend="headway token create NAME --role admin",
             )
-        log.info("server listens", url=listener.url, systems=[one.name for one in self.systems])
+        log.info(
+            "server listens", url=listener.url, systems=[one.name for one in self.systems.each]
+        )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 import structlog
@@ -18,6 +19,9 @@ from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
 
 log = structlog.stdlib.get_logger("headway.worker")
+
+SYSTEMS_AT_ONCE = 200
+"""Handlers that run at once where systems bring jobs, unless told otherwise."""
 
 Beside = Callable[[Store, Worker], Coroutine[Any, Any, None]]
 """Something that goes on beside a worker for as long as it runs."""
@@ -75,6 +79,22 @@ class ServeOptions:
         return [f"{name}={value}" for name, value in given.items() if value is not None]
 
 
+def for_systems(options: ServeOptions, lanes: list[str], *, whole: bool) -> ServeOptions:
+    """The worker's options where systems bring jobs.
+
+    Args:
+        options: as they were given.
+        lanes: of the systems; empty for none.
+        whole: whether the App's own jobs are run as well.
+    """
+    if not lanes:
+        return options
+    if options.lanes is None and not whole:
+        options = replace(options, lanes=",".join(lanes))
+    # Handlers of systems wait for the world outside most of the time: they never compute.
+    return options if options.concurrency else replace(options, concurrency=SYSTEMS_AT_ONCE)
+
+
 class SignalPlace(NamedTuple):
     """Where the outside world signals the jobs of a worker.
 
@@ -106,6 +126,7 @@ async def serve(
     *beside: Beside,
     tether: int | None = None,
     signals: SignalPlace = NOWHERE,
+    around: AbstractAsyncContextManager[None] | None = None,
 ) -> int:
     """Works until told to stop by SIGTERM or SIGINT, or by something beside it.
 
@@ -117,11 +138,12 @@ async def serve(
         beside: each runs as a task; the worker stops when one returns.
         tether: a file descriptor; the worker stops when its other end is closed.
         signals: where its jobs are signalled.
+        around: kept open for as long as it works.
 
     Returns:
         How many runs were settled.
     """
-    async with app:
+    async with around or nullcontext(), app:
         told = options.for_worker()
         told |= {"signal_base": signals.base, "signing_key": signals.keys}
         worker = app.worker(**told)

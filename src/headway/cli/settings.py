@@ -74,6 +74,18 @@ class Settings(BaseSettings):
     alerts: dict[str, Any] = Field(
         default_factory=dict, description="who is alerted, and from which values on"
     )
+    directory: str | None = Field(
+        default=None, description="where systems keep their records; else beside the store"
+    )
+    telephony: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="who places calls and sends texts"
+    )
+    calls: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="of the system `calls`"
+    )
+    field_service: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="of the system `field_service`"
+    )
 
     @property
     def signing_keys(self) -> tuple[str, ...]:

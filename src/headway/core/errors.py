@@ -7,6 +7,7 @@ HeadwayError
 │   ├── UnknownGate             a gate that nothing declares
 │   ├── UnknownEntry            a timetable entry that nothing declares
 │   ├── UnknownJob              no job of that id
+│   ├── UnknownRecord           no record of that name in a system's directory
 │   ├── InvalidArguments        arguments that the handler's annotations refuse
 │   ├── PayloadTooLarge         arguments, a result or a signal above the limit
 │   ├── KeyConflict             the key names another job with another body
@@ -27,6 +28,9 @@ HeadwayError
 │   ├── StoreCorrupt            the data is damaged: stop, keep it, restore
 │   ├── SchemaMismatch          the schema is newer or older than this program
 │   └── StoreChanged            another identity, or an older time, than was seen before
+├── ProviderError               a provider of calls, messages and the like did not do it
+│   ├── ProviderRefused         definitely not done: nothing was begun
+│   └── ProviderUnsure          it may have been done: ask the provider, never repeat it
 ├── HandlerError                a handler failed; recorded on its job
 │   ├── HandlerTimeout          it ran longer than its timeout
 │   └── HandlerCancelled        it was told to stop
@@ -99,6 +103,12 @@ class UnknownJob(CallerError):
     """No job has this id; nothing was written."""
 
     code = "unknown_job"
+
+
+class UnknownRecord(CallerError):
+    """A system's directory has no record of this name."""
+
+    code = "unknown_record"
 
 
 class InvalidArguments(CallerError, TypeError):
@@ -219,6 +229,45 @@ class StoreChanged(StoreError):
     """The store has another identity or an older time than was seen; claims are stopped."""
 
     code = "store_changed"
+
+
+class ProviderError(HeadwayError):
+    """A provider of calls, messages and the like did not do what it was asked to do."""
+
+    code = "provider_error"
+
+
+class ProviderRefused(ProviderError):
+    """The provider has definitely not done it: nothing was begun.
+
+    Attributes:
+        concerns: "callee" (who was to be reached), "sender" (the number that was to be used) or
+            "provider" (all that it is asked now).
+        retry_after_ms: when it is worth asking again, if the provider said so.
+        provider_code: the provider's own code; empty if it gave none.
+    """
+
+    code = "provider_refused"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        concerns: str = "callee",
+        retry_after_ms: int | None = None,
+        provider_code: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.concerns = concerns
+        self.retry_after_ms = retry_after_ms
+        self.provider_code = provider_code
+
+
+class ProviderUnsure(ProviderError):
+    """Whether the provider has done it is not known; it must not be asked to do it again."""
+
+    code = "provider_unsure"
 
 
 class HandlerError(HeadwayError):

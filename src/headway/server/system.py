@@ -7,6 +7,7 @@ from typing import Protocol
 
 from fastapi import APIRouter
 
+from headway.runtime.app import App
 from headway.server.service import Service
 
 
@@ -25,6 +26,10 @@ class System(Protocol):
     @property
     def routers(self) -> Sequence[APIRouter]:
         """Its routes, made by `headway.server.routes.router`; each names its policy."""
+        ...
+
+    def declare(self, app: App) -> None:
+        """Adds its kinds to the app whose worker runs them; nothing if it has none."""
         ...
 
     async def start(self, service: Service) -> None:

@@ -10,7 +10,7 @@ from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
-from headway.cli.serving import ServeOptions, signal_place
+from headway.cli.serving import ServeOptions, for_systems, signal_place
 from headway.cli.serving import serve as serve_jobs
 from headway.cli.session import Session
 from headway.cli.tracing import trace_if_asked
@@ -20,7 +20,7 @@ from headway.runtime import event_loop
 with needs_extra("server"):
     from headway.cli.http_serving import HttpServing
     from headway.cli.server_address import AddressOptions
-    from headway.cli.systems import make_systems
+    from headway.cli.systems import SystemNames, make_systems
 
 app = new_command()
 
@@ -34,13 +34,14 @@ def serve(
         str | None,
         typer.Option("--app", metavar="APP", help="Makes jobs by the kinds of this App."),
     ] = None,
-    system: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A ready-made system, such as lanes; repeatable."),
-    ] = None,
+    system: SystemNames = None,
     work: Annotated[
-        bool, typer.Option("--work", help="Also runs the App's jobs, in the same process.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--work/--no-work",
+            help="Also runs the App's jobs here; without a word, only those of systems.",
+        ),
+    ] = None,
 ) -> None:
     """Serves the HTTP API until SIGTERM or Ctrl-C, and does the store's chores.
 
@@ -50,22 +51,26 @@ def serve(
     Raises:
         InvalidValue: a worker's options were given without `--work`.
     """
-    if not work and options != ServeOptions():
-        message = "the options of a worker were given, and this server runs no jobs"
-        raise InvalidValue(message, hint="give --work too, or leave out --lanes and the like")
     configure_logging(session.settings)
     opened = open_app(session, app_name)
+    systems = make_systems(system or (), session.settings, session.store_url)
+    lanes = systems.declare(opened)
+    if not (work or (work is None and lanes)) and options != ServeOptions():
+        message = "the options of a worker were given, and this server runs no jobs"
+        raise InvalidValue(message, hint="give --work too, or leave out --lanes and the like")
     trace_if_asked(opened, session.settings)
-    serving = HttpServing(
-        app=opened,
-        systems=make_systems(system or (), session.settings),
-        address=address,
-        settings=session.settings,
-    )
+    serving = HttpServing(app=opened, systems=systems, address=address, settings=session.settings)
     settled = 0
-    if work:
-        signals = signal_place(session.settings, address.url)
-        settled = event_loop.run(serve_jobs(opened, options, serving.beside, signals=signals))
+    if work or (work is None and lanes):
+        settled = event_loop.run(
+            serve_jobs(
+                opened,
+                for_systems(options, lanes, whole=bool(work)),
+                serving.beside,
+                signals=signal_place(session.settings, address.url),
+                around=systems.opened(serving.base_url),
+            )
+        )
     else:
         event_loop.run(serving.run())
     if session.json:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -11,10 +13,11 @@ from typer.core import TyperCommand
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.draining import Drain, wait_until_drained
+from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
 from headway.cli.processes import TETHER, Processes
 from headway.cli.progress import Meter, progress, silent
-from headway.cli.serving import Beside, ServeOptions, serve, signal_place
+from headway.cli.serving import Beside, ServeOptions, for_systems, serve, signal_place
 from headway.cli.session import Session
 from headway.cli.tracing import trace_if_asked
 from headway.contract.store import Store
@@ -34,17 +37,13 @@ class _WorkerCommand(TyperCommand):
         return super().parse_args(ctx, whole)
 
 
-@command(app, cls=_WorkerCommand)
-def worker(
-    session: Session,
-    options: ServeOptions,
-    app_name: Annotated[
-        str | None,
-        typer.Argument(metavar="APP", help="The file or module[:name] of your App."),
-    ] = None,
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkOptions:
+    """What is run, and by how many."""
+
     processes: Annotated[
         int, typer.Option(min=1, max=256, help="So many worker processes; what dies is restarted.")
-    ] = 1,
+    ] = 1
     drain: Annotated[
         Drain | None,
         typer.Option(
@@ -52,8 +51,23 @@ def worker(
             help="End when the lanes hold no job that is not final; =due passes over what is "
             "not due yet.",
         ),
+    ] = None
+    system: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Runs the jobs of a ready-made system; repeatable."),
+    ] = None
+    tether: Annotated[int | None, typer.Option(TETHER, hidden=True)] = None
+
+
+@command(app, cls=_WorkerCommand)
+def worker(
+    session: Session,
+    options: ServeOptions,
+    what: WorkOptions,
+    app_name: Annotated[
+        str | None,
+        typer.Argument(metavar="APP", help="The file or module[:name] of your App."),
     ] = None,
-    tether: Annotated[int | None, typer.Option(TETHER, hidden=True)] = None,
 ) -> None:
     """Claims jobs of its lanes and runs them, until SIGTERM or Ctrl-C.
 
@@ -64,28 +78,69 @@ def worker(
         Exit: with the exit code of a process that could not begin.
     """
     configure_logging(session.settings)
-    if processes > 1:
+    if what.processes > 1:
         children = Processes(
-            _child(session, options, app_name, drain), count=processes, drain=drain is not None
+            _child(session, options, app_name, what),
+            count=what.processes,
+            drain=what.drain is not None,
         )
         code = event_loop.run(children.run())
         if session.json:
-            session.terminal.document({"processes": processes, "restarts": children.restarts})
+            session.terminal.document({"processes": what.processes, "restarts": children.restarts})
         raise typer.Exit(code)
     opened = open_app(session, app_name)
+    around, options = _with_systems(
+        session,
+        opened,
+        options,
+        what.system or (),
+        whole=bool(app_name or session.settings.app),
+    )
     trace_if_asked(opened, session.settings)
     signals = signal_place(session.settings)
-    if drain is None:
-        settled = event_loop.run(serve(opened, options, tether=tether, signals=signals))
+    if what.drain is None:
+        work = serve(opened, options, tether=what.tether, signals=signals, around=around)
+        settled = event_loop.run(work)
     else:
         # One of several processes draws nothing: their lines would be drawn over each other.
-        watched = progress(session.terminal, "drain") if tether is None else nullcontext(silent)
+        watched = (
+            progress(session.terminal, "drain") if what.tether is None else nullcontext(silent)
+        )
         with watched as meter:
-            drained = _drainer(opened, drain, meter)
-            work = serve(opened, options, drained, tether=tether, signals=signals)
+            drained = _drainer(opened, what.drain, meter)
+            work = serve(
+                opened, options, drained, tether=what.tether, signals=signals, around=around
+            )
             settled = event_loop.run(work)
     if session.json:
         session.terminal.document({"settled": settled})
+
+
+def _with_systems(
+    session: Session, app: App, options: ServeOptions, names: Sequence[str], *, whole: bool
+) -> tuple[AbstractAsyncContextManager[None] | None, ServeOptions]:
+    """Adds the kinds of systems to an app.
+
+    Args:
+        session: whose settings the systems have.
+        app: whose kinds are run.
+        options: of the worker, as given.
+        names: of the systems.
+        whole: whether the App's own jobs are run as well.
+
+    Returns:
+        What must be open while it works, and the worker's options.
+    """
+    if not names:
+        return None, options
+    # Only those who ask for a system have what it needs.
+    with needs_extra("systems"):
+        from headway.cli.systems import make_systems  # noqa: PLC0415
+
+    systems = make_systems(names, session.settings, session.store_url)
+    lanes = systems.declare(app)
+    around = systems.opened(session.settings.public_url)
+    return around, for_systems(options, lanes, whole=whole)
 
 
 def _drainer(app: App, drain: Drain, meter: Meter) -> Beside:
@@ -99,13 +154,14 @@ def _drainer(app: App, drain: Drain, meter: Meter) -> Beside:
 
 
 def _child(
-    session: Session, options: ServeOptions, app_name: str | None, drain: Drain | None
+    session: Session, options: ServeOptions, app_name: str | None, what: WorkOptions
 ) -> list[str]:
-    line = ["worker", *options.for_child()]
+    systems = (f"--system={name}" for name in what.system or ())
+    line = ["worker", *options.for_child(), *systems]
     if session.named_store is not None:
         line.append(f"--store={session.named_store}")
-    if drain is not None:
-        line.append(f"--drain={drain.value}")
+    if what.drain is not None:
+        line.append(f"--drain={what.drain.value}")
     if app_name is not None:
         line += ["--", app_name]
     return line

@@ -28,6 +28,7 @@ from headway.core.errors import (
     KeyConflict,
     OwnershipError,
     PayloadTooLarge,
+    ProviderError,
     RevisionConflict,
     StoreError,
     StoreFull,
@@ -36,6 +37,7 @@ from headway.core.errors import (
     UnknownEntry,
     UnknownGate,
     UnknownJob,
+    UnknownRecord,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -47,6 +49,7 @@ STATUSES: Mapping[type[HeadwayError], int] = {
     UnknownJob: 404,
     UnknownGate: 404,
     UnknownEntry: 404,
+    UnknownRecord: 404,
     PayloadTooLarge: 413,
     KeyConflict: 409,
     IdConflict: 409,
@@ -61,6 +64,7 @@ STATUSES: Mapping[type[HeadwayError], int] = {
     OwnershipError: 409,
     StoreFull: 507,
     StoreError: 503,
+    ProviderError: 502,
     HandlerError: 500,
     InvariantBroken: 500,
     HeadwayError: 500,

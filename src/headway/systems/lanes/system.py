@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter
 
 from headway.contract.definitions import DeclareLane, DefineRequest, LaneSpec
+from headway.runtime.app import App
 from headway.server.service import Service
 from headway.systems.lanes.routes import dead, enqueue, pull, settle, status
 
@@ -32,6 +33,9 @@ class LanesSystem:
     def routers(self) -> Sequence[APIRouter]:
         """Its routes."""
         return (enqueue.ROUTES, pull.ROUTES, settle.ROUTES, status.ROUTES, dead.ROUTES)
+
+    def declare(self, app: App) -> None:
+        """Nothing: its jobs are pulled by workers of any language."""
 
     async def start(self, service: Service) -> None:
         """Declares the lanes of the settings; the store keeps them, and workers obey them."""

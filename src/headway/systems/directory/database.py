@@ -1,0 +1,168 @@
+"""The directory's database: opened once, read and changed in sessions, brought to its schema."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+
+from headway.core.errors import InvalidValue, StoreUnavailable
+from headway.systems.directory.migrations import migrate
+
+DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg"}
+BUSY_S = 10.0
+"""How long a writer of SQLite waits for another."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schema:
+    """The tables of one system.
+
+    Attributes:
+        name: of the system; the versions stand in the table `<name>_schema`.
+        package: that holds the migrations, such as "headway.systems.calls.migrations".
+    """
+
+    name: str
+    package: str
+
+
+class Directory:
+    """The directory's database."""
+
+    def __init__(self, url: str) -> None:
+        """Opens nothing yet.
+
+        Args:
+            url: as "sqlite:///headway-directory.db" or "postgresql://…".
+
+        Raises:
+            InvalidValue: it is no URL of either.
+        """
+        self._url = _read(url)
+        self._engine: AsyncEngine | None = None
+        self._schemas: dict[str, Schema] = {}
+
+    def needs(self, schema: Schema) -> None:
+        """Says that these tables must be there once it is open."""
+        self._schemas[schema.name] = schema
+
+    async def open(self) -> None:
+        """Connects, and brings the tables of those who need them to this program's schema.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached.
+            SchemaMismatch: the tables are newer than this program, or it may not change them.
+        """
+        if self._engine is not None:
+            return
+        engine = _engine(self._url)
+        try:
+            async with _told(self.place):
+                for schema in self._schemas.values():
+                    await migrate(engine, schema.name, schema.package)
+        except BaseException:
+            await engine.dispose()
+            raise
+        self._engine = engine
+
+    async def close(self) -> None:
+        """Closes its connections; it may be opened again."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.dispose()
+
+    @property
+    def place(self) -> str:
+        """Where it is, without its password."""
+        return self._url.render_as_string(hide_password=True)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncGenerator[AsyncSession]:
+        """A session that only reads; what it loaded stays usable after it.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached.
+        """
+        async with _told(self.place), AsyncSession(self._opened(), expire_on_commit=False) as one:
+            yield one
+
+    @asynccontextmanager
+    async def change(self) -> AsyncGenerator[AsyncSession]:
+        """A session in a transaction of its own: committed at the end, undone if it raises.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached; nothing was written, unless the
+                connection broke while it committed.
+        """
+        # At once: one that reads first and writes later would find others' writes in its way.
+        engine = self._opened().execution_options(headway_writes=True)
+        made = AsyncSession(engine, expire_on_commit=False)
+        async with _told(self.place), made as one, one.begin():
+            yield one
+
+    def _opened(self) -> AsyncEngine:
+        if self._engine is None:
+            message = "the directory is not open"
+            raise StoreUnavailable(message, hint="it is opened with the server or worker")
+        return self._engine
+
+
+def _read(url: str) -> URL:
+    try:
+        found = make_url(url)
+    except ArgumentError:
+        message = "the directory's URL cannot be read"
+        raise InvalidValue(message, hint="as sqlite:///headway-directory.db") from None
+    driver = DRIVERS.get(found.get_backend_name())
+    if driver is None:
+        message = f"the directory cannot be in {found.get_backend_name()}"
+        raise InvalidValue(message, hint="sqlite:///… or postgresql://…")
+    return found.set(drivername=driver)
+
+
+def _engine(url: URL) -> AsyncEngine:
+    if url.get_backend_name() != "sqlite":
+        return create_async_engine(url, pool_pre_ping=True)
+    engine = create_async_engine(url, connect_args={"timeout": BUSY_S})
+    event.listen(engine.sync_engine, "connect", _prepare)
+    event.listen(engine.sync_engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: Any, record: object) -> None:  # noqa: ANN401  (the driver's own type)
+    del record
+    # The driver begins no transactions of its own: `_begin` does.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for line in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {line}")
+    cursor.close()
+
+
+def _begin(connection: Any) -> None:  # noqa: ANN401  (as SQLAlchemy hands it over)
+    writes = connection.get_execution_options().get("headway_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@asynccontextmanager
+async def _told(place: str) -> AsyncGenerator[None]:
+    """Tells a database that is away as an error of the tree.
+
+    Raises:
+        StoreUnavailable: it does not answer.
+        IntegrityError: it refuses what the block wrote; the block's caller knows what that means.
+    """
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except (DBAPIError, OSError) as error:
+        message = f"the directory at {place} does not answer"
+        raise StoreUnavailable(message, hint=str(getattr(error, "orig", error))[:200]) from error

@@ -1,0 +1,77 @@
+"""Migrations of the directory: each system's own, by Alembic, one process at a time."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.script import ScriptDirectory
+from alembic.script.revision import RevisionError
+from alembic.util import CommandError
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from headway.core.errors import SchemaMismatch
+
+_LOCK = 0x6865_6164_7761_79
+"""Of PostgreSQL: those who migrate wait for each other."""
+
+
+async def migrate(engine: AsyncEngine, name: str, package: str) -> tuple[str | None, str | None]:
+    """Brings the tables of a system to this program's schema.
+
+    Args:
+        engine: of the directory.
+        name: of the system.
+        package: that holds its migrations.
+
+    Returns:
+        The revision before and now; None for none.
+
+    Raises:
+        SchemaMismatch: the tables are newer than this program, or it may not change them; nothing
+            was written.
+    """
+    async with engine.execution_options(headway_writes=True).begin() as connection:
+        return await connection.run_sync(_upgrade, name, package)
+
+
+def _upgrade(connection: Connection, name: str, package: str) -> tuple[str | None, str | None]:
+    scripts = _scripts(package)
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    context = MigrationContext.configure(connection, opts=_options(name))
+    before, head = context.get_current_revision(), scripts.get_current_head()
+    if before == head:
+        return before, head
+    try:
+        list(scripts.iterate_revisions(head, before))
+    except (CommandError, RevisionError):
+        message = f"the tables of {name} in the directory are at {before!r}, which is unknown here"
+        raise SchemaMismatch(message, hint="they are newer: upgrade Headway") from None
+
+    def forward(_: object, __: object) -> Any:  # noqa: ANN401  (Alembic's own steps)
+        # What Alembic's own commands call; they would ask for files of settings.
+        return scripts._upgrade_revs(head or "", before or "base")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+    running = MigrationContext.configure(connection, opts={**_options(name), "fn": forward})
+    try:
+        with Operations.context(running):
+            running.run_migrations()
+    except ProgrammingError as error:
+        message = f"the tables of {name} in the directory cannot be brought to {head!r}"
+        hint = f"run `headway migrate --system {name}` as a role that may: {error.orig}"
+        raise SchemaMismatch(message, hint=hint) from error
+    return before, head
+
+
+def _options(name: str) -> dict[str, Any]:
+    return {"version_table": f"{name}_schema", "transaction_per_migration": False}
+
+
+def _scripts(package: str) -> ScriptDirectory:
+    folder = str(files(package))
+    return ScriptDirectory(folder, version_locations=[folder])

@@ -1,0 +1,240 @@
+"""Voice: what a provider of telephone calls does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from headway.server.hooks.request import HookRequest
+
+
+class CallStatus(StrEnum):
+    """Where a call stands; every provider's own words are brought to these."""
+
+    QUEUED = "queued"
+    RINGING = "ringing"
+    IN_PROGRESS = "in-progress"
+    COMPLETED = "completed"
+    BUSY = "busy"
+    NO_ANSWER = "no-answer"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the line is free again."""
+        return self not in {CallStatus.QUEUED, CallStatus.RINGING, CallStatus.IN_PROGRESS}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Say:
+    """A script: these words, then the call ends."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """A script: these words, then keys are waited for.
+
+    Attributes:
+        text: what is said.
+        answer_url: where the provider tells which keys were pressed; its reply is what is said
+            then.
+        digits: how many keys.
+        wait_s: how long they are waited for; then the words come once more, then the call ends.
+    """
+
+    text: str
+    answer_url: str
+    digits: int = 1
+    wait_s: int = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fetch:
+    """A script: what an application of yours at this URL tells the provider, in its language."""
+
+    url: str
+
+
+Script = Say | Ask | Fetch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallOrder:
+    """A call to be placed.
+
+    Attributes:
+        ref: of the job's run, `id:run`; it comes back with the webhooks.
+        to: E.164.
+        from_: E.164, one of the provider's numbers.
+        script: what happens once somebody answers.
+        status_url: where the provider tells how the call goes on; it holds the ref.
+        ring_s: how long it may ring.
+        limit_s: the longest call; None for the provider's own limit.
+    """
+
+    ref: str
+    to: str
+    from_: str
+    script: Script
+    status_url: str
+    ring_s: int = 30
+    limit_s: int | None = None
+
+
+class Dialled(NamedTuple):
+    """A call that the provider has taken.
+
+    Attributes:
+        provider: its name.
+        call_id: the provider's own.
+    """
+
+    provider: str
+    call_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sought:
+    """A call that the provider is asked about.
+
+    Attributes:
+        ref: of the job's run.
+        to: E.164.
+        from_: E.164.
+        since: the earliest moment at which it can have been placed, ms UTC.
+        call_id: the provider's own, if it is known.
+    """
+
+    ref: str
+    to: str
+    from_: str
+    since: int
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallEvent:
+    """What a provider says of a call, by a webhook or when it is asked.
+
+    Attributes:
+        provider: its name.
+        call_id: the provider's own.
+        ref: of the job's run; None if the webhook does not hold it.
+        status: where the call stands.
+        event: the same whenever the webhook is sent again, another for anything else it says.
+        duration_s: of an ended call.
+        reason: why it failed, in the provider's words; may be empty.
+        body: all that it said, for the record.
+    """
+
+    provider: str
+    call_id: str
+    ref: str | None
+    status: CallStatus
+    event: str
+    duration_s: int | None = None
+    reason: str = ""
+    body: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pressed:
+    """Keys that were pressed in answer to an `Ask`.
+
+    Attributes:
+        call_id: the provider's own.
+        ref: of the job's run; None if the webhook does not hold it.
+        digits: the keys; empty if none were pressed in time.
+        event: as in `CallEvent`.
+    """
+
+    call_id: str
+    ref: str | None
+    digits: str
+    event: str
+
+
+class Spoken(NamedTuple):
+    """A reply to a webhook that tells the provider what to say.
+
+    Attributes:
+        body: in the provider's language.
+        media_type: of the body.
+    """
+
+    body: bytes
+    media_type: str
+
+
+class Voice(Protocol):
+    """A provider of telephone calls."""
+
+    @property
+    def name(self) -> str:
+        """As settings and numbers name it, such as "twilio"."""
+        ...
+
+    async def dial(self, order: CallOrder) -> Dialled:
+        """Places a call; asked once, it is asked once: nothing here tries again.
+
+        Raises:
+            ProviderRefused: there is definitely no call.
+            ProviderUnsure: there may be one: a timeout, a cut reply, an error on its side.
+        """
+        ...
+
+    async def look_up(self, sought: Sought) -> CallEvent | None:
+        """Asks what became of a call.
+
+        Returns:
+            Where it stands; None if the provider knows of no such call.
+
+        Raises:
+            ProviderUnsure: it cannot be asked now.
+        """
+        ...
+
+    async def hang_up(self, call_id: str) -> None:
+        """Ends a call, or keeps it from being answered; one that has ended stays so.
+
+        Raises:
+            ProviderError: it could not be told, or would not.
+        """
+        ...
+
+    def verify(self, request: HookRequest, now: int) -> None:
+        """Lets a webhook pass that this provider has signed.
+
+        Raises:
+            Unauthenticated: it is not signed, or not by the provider, or too long ago.
+        """
+        ...
+
+    def read_status(self, request: HookRequest) -> CallEvent | None:
+        """What a proved status webhook says; None if it is of another sort.
+
+        Raises:
+            InvalidValue: it is not understood.
+        """
+        ...
+
+    def read_pressed(self, request: HookRequest) -> Pressed | None:
+        """Which keys a proved answer webhook tells; None if it is of another sort.
+
+        Raises:
+            InvalidValue: it is not understood.
+        """
+        ...
+
+    def speak(self, script: Say | Ask) -> Spoken:
+        """The reply to an answer webhook that says these words."""
+        ...
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        ...
