@@ -40,6 +40,7 @@ from headway.stores.ledger.parcels import decode
 from headway.stores.ledger.rounds import BEGAN
 from headway.stores.ledger.tokenchanges import check_token, check_uses
 from headway.stores.ledger.verbs.enqueue import check_batch
+from headway.stores.ledger.verbs.settle import check_outcomes
 from headway.stores.redis.values import (
     named,
     packed_gates,
@@ -180,6 +181,7 @@ def settle_request(request: SettleRequest) -> Request:
     """
     outcomes = request.outcomes
     check_batch("settle", len(outcomes))
+    check_outcomes(outcomes)
     flat: list[str | int] = []
     rest: list[Request] = []
     # Several outcomes of one job are written in their order, so none may go before.

@@ -53,6 +53,44 @@ function Cascade.finish(cascade, answer, at, reason)
   return { left = without(cascade.left, cascade.turn), turn = '', asked = asked }
 end
 
+-- Who took it last, while no other's turn has begun since; nil if nobody did.
+function Cascade.accepted_by(cascade)
+  local last = cascade.asked[#cascade.asked]
+  if cascade.turn ~= '' or last == nil or last.answer ~= 'accepted' or last.candidate == '' then
+    return nil
+  end
+  return last.candidate
+end
+
+-- Others are to be asked from now on; who was asked keeps the record.
+function Cascade.replace_left(cascade, left)
+  local turn = holds(left, cascade.turn) and cascade.turn or ''
+  return { left = left, turn = turn, asked = cascade.asked }
+end
+
+-- The cascade as it was before anybody was asked: those asked first, then the others.
+function Cascade.begin_anew(cascade)
+  local left, known = {}, {}
+  local function add(candidate)
+    if not known[candidate] then
+      known[candidate] = true
+      left[#left + 1] = candidate
+    end
+  end
+  for _, one in ipairs(cascade.asked) do
+    add(one.candidate)
+  end
+  for _, candidate in ipairs(cascade.left) do
+    add(candidate)
+  end
+  return { left = left, turn = '', asked = {} }
+end
+
+-- Whether a candidate took a job, and it awaits its end.
+function Cascade.is_accepted(row)
+  return row.state == 'awaiting' and row.cascade ~= nil and Cascade.accepted_by(row.cascade) ~= nil
+end
+
 -- Whether nobody is left to ask.
 function Cascade.is_exhausted(cascade)
   return #cascade.left == 0

@@ -98,6 +98,16 @@ function FlowOf.new_hours(book, gates)
   return found
 end
 
+-- Lets gates pass that a job of a kind can ask for now, as `check`; hours that are new are worked
+-- out, and added to the book.
+function FlowOf.make_ready(book, kind, gates)
+  FlowOf.check(book, kind, gates)
+  Horizon.require(book, FlowOf.new_hours(book, gates))
+  for _, use in ipairs(gates) do
+    Horizon.ensure_hours(book, use)
+  end
+end
+
 -- Finds or makes the flow of a job whose gates were checked; hours that are new are added to the
 -- book. Returns the flow's number, and those of the gates that are keyed.
 function FlowOf.make(book, lane, tenant, kind, gates)

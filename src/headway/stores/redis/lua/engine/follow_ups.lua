@@ -99,6 +99,20 @@ function FollowUps.follow_up(row, follow)
   return job
 end
 
+-- The job that an acceptance brings about; the same run gives the same job.
+--   row: the cause, awaiting its end; follow: what its kind says.
+function FollowUps.accepted_job(row, follow)
+  local job = new_job(row, follow.kind, follow.lane or row.lane, FollowUps.DEFAULT_POLICY)
+  job.id = Ids.derived_id({ 'on_accepted', row.id, row.run })
+  job.args = string.format(
+    '{"job":%s,"state":"accepted","candidate":%s,"run":%.0f}',
+    quoted(row.id),
+    quoted(row.candidate),
+    row.run
+  )
+  return job
+end
+
 -- The job that asks the provider what became of a run.
 --   row: awaiting; kind: the reconcile kind.
 function FollowUps.reconcile_job(row, kind)

@@ -1,6 +1,7 @@
 -- Hearing: what an event does to the run that it is about.
 -- needs: base.codec, base.fail, base.time, tables.counts, tables.jobs, tables.signals, tables.trail
--- needs: engine.lapse, engine.retry, engine.step, engine.turns
+-- needs: engine.cascade, engine.flow_of, engine.gate_book, engine.lapse, engine.retry
+-- needs: engine.staging, engine.step, engine.turns
 local Hearing = {}
 
 -- How long an event waits for its run.
@@ -19,8 +20,16 @@ local function is_other_candidate(row, event)
   return candidate ~= '' and row.candidate ~= '' and candidate ~= row.candidate
 end
 
+-- Whether an event is about an offer that its candidate has accepted.
+local function is_answered(row, event)
+  local decided = event.decided
+  local answers = event.kind == 'final' and (decided == 'accepted' or decided == 'declined')
+  return (event.offer or answers) and Cascade.is_accepted(row)
+end
+
 local function extend(step, event, row)
-  if event.extend_ms ~= nil then
+  -- What a candidate has accepted has no deadline, whatever a late word says.
+  if event.extend_ms ~= nil and not Cascade.is_accepted(row) then
     row.deadline_at = Time.now + math.max(1, event.extend_ms)
     row.reconciles = -math.abs(row.reconciles)
   end
@@ -49,6 +58,9 @@ local function decide(step, event, row)
   local decided, reason = event.decided, event.reason or ''
   local or_failed = reason ~= '' and reason or 'failed'
   if decided == 'succeeded' then
+    if reason == '' and Cascade.is_accepted(row) then
+      reason = row.reason
+    end
     Step.finish(step, row, 'succeeded', 'succeeded', { reason = reason, result = event.body })
   elseif decided == 'dead' then
     Step.finish(step, row, 'dead', 'dead', { reason = or_failed, result = event.body })
@@ -56,10 +68,14 @@ local function decide(step, event, row)
     Turns.accept(step, row, event.body)
   elseif decided == 'declined' then
     Turns.end_turn(step, row, 'declined', reason)
-  elseif event.after_ms == nil then
-    Lapse.fail(step, row, 'failed', reason, or_failed)
   else
-    retry_after(step, row, event.after_ms, reason)
+    local stage = Staging.another_stage(step, row, event.stage, event.gates)
+    if event.after_ms == nil then
+      Lapse.fail(step, row, 'failed', reason, or_failed)
+    else
+      retry_after(step, row, event.after_ms, reason)
+    end
+    Staging.enter(step, row, stage)
   end
 end
 
@@ -79,7 +95,12 @@ function Hearing.apply(step, event, row, run)
     })
     return 'applied'
   end
-  if row.run ~= run or row.state ~= 'awaiting' or is_other_candidate(row, event) then
+  if
+    row.run ~= run
+    or row.state ~= 'awaiting'
+    or is_other_candidate(row, event)
+    or is_answered(row, event)
+  then
     Counts.happened('late_signals', 1)
     return 'late'
   end
@@ -92,9 +113,11 @@ function Hearing.apply(step, event, row, run)
 end
 
 -- Keeps an event that no run awaits yet, in a scope: its key. Returns kept or already.
+--   kind: of the job that it is about, if one is known.
 --
--- Refuses with StoreUnavailable where too many are kept.
-function Hearing.keep(event, scope)
+-- Refuses with StoreUnavailable where too many are kept, and as `FlowOf.check` where it names gates
+-- of another stage that a job cannot ask for.
+function Hearing.keep(step, event, scope, kind)
   local known = Signals.heard(scope, event.event)
   if known ~= nil then
     return known.kept_until ~= nil and 'kept' or 'already'
@@ -105,6 +128,10 @@ function Hearing.keep(event, scope)
       KEPT_MOST .. ' signals are kept for jobs that do not await them',
       'send it again later'
     )
+  end
+  if event.stage ~= nil and event.stage ~= '' then
+    -- When it is applied nobody is there to be told that a gate is unknown.
+    FlowOf.make_ready(step.book, kind or 'unknown', event.gates or {})
   end
   Signals.save({
     scope = scope,

@@ -1,6 +1,6 @@
 -- Lapse: a lease has ended; what ran is tried again, what was handed over is in doubt.
 -- needs: base.time, tables.jobs, tables.workers, tables.counts
--- needs: engine.follow_ups, engine.retry, engine.step
+-- needs: engine.cascade, engine.follow_ups, engine.retry, engine.step
 local Lapse = {}
 
 -- Takes everything from a worker whose lease has ended; its row is marked and saved here, and the
@@ -35,8 +35,12 @@ end
 -- An awaiting job whose worker died before its handler returned.
 function Lapse.doubt(step, row)
   row.last_worker, row.worker = row.worker or '', nil
-  row.in_doubt = true
   Step.changed(step, row)
+  if Cascade.is_accepted(row) then
+    -- The answer has come: there is nothing to doubt.
+    return
+  end
+  row.in_doubt = true
   Lapse.ask_provider(step, row)
 end
 

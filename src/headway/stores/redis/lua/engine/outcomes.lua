@@ -1,6 +1,6 @@
 -- One outcome of a live run, by its kind.
 -- needs: base.fail, base.time, tables.counts, tables.jobs, tables.signals
--- needs: engine.flow_of, engine.hearing, engine.lapse, engine.retry
+-- needs: engine.cascade, engine.hearing, engine.lapse, engine.retry, engine.staging
 -- needs: engine.states, engine.step, engine.turns
 local Outcomes = {}
 
@@ -34,6 +34,7 @@ function Outcomes.may_be_refused(outcome)
   return outcome['then'] ~= nil
     or outcome.close ~= nil
     or kind == 'NextStage'
+    or (kind == 'Failed' and outcome.stage ~= nil and outcome.stage ~= '')
     or kind == 'Returned'
     or (kind == 'Succeeded' and is_too_long(outcome.result))
     or (kind == 'Snoozed' and moment(outcome) == nil)
@@ -62,6 +63,7 @@ function APPLY.Failed(step, row, outcome)
   local error = outcome.error or ''
   local policy = Jobs.policy(row.policy)
   local due_at = moment(outcome)
+  local stage = Staging.another_stage(step, row, outcome.stage, outcome.gates)
   if due_at == nil or Retry.exhausted(policy.retry, row.attempt) then
     local reason = outcome.line or ''
     Lapse.fail(step, row, 'failed', error, reason ~= '' and reason or 'failed')
@@ -70,6 +72,7 @@ function APPLY.Failed(step, row, outcome)
     row.reason = outcome.line or ''
     Step.requeue(step, row, 'failed', { due_at = due_at, error = error })
   end
+  Staging.enter(step, row, stage)
   Counts.happened('failed', 1)
   return DONE
 end
@@ -102,17 +105,17 @@ function APPLY.Released(step, row, outcome)
 end
 
 function APPLY.NextStage(step, row, outcome)
-  local flow, keyed =
-    FlowOf.flow_of(step.book, row.lane, row.tenant, row.kind, outcome.gates or {})
-  if Step.requeue(step, row, 'next', { again = true }) == 'cancelled' then
-    return DONE
-  end
-  row.stage, row.flow, row.keyed = outcome.stage or '', flow, keyed
-  Step.changed(step, row)
+  local stage = Staging.stage_of(step, row, outcome.stage or '', outcome.gates or {})
+  Step.requeue(step, row, 'next', { again = true })
+  Staging.enter(step, row, stage)
   return DONE
 end
 
 function APPLY.FoundUnfit(step, row, outcome)
+  if Cascade.is_accepted(row) then
+    -- The turn is over; what its handler says now is only recorded.
+    return APPLY.Returned(step, row, { job = outcome.job, run = outcome.run })
+  end
   Turns.end_turn(step, row, 'unfit', outcome.reason or '')
   return DONE
 end

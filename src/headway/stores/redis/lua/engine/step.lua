@@ -3,7 +3,7 @@
 -- A verb moves rows by `finish`, `requeue` and `move`; `flush` writes the rows, gives permits
 -- back, inserts what follows, and feeds, in that order.
 -- needs: base.time, base.write, tables.gates, tables.jobs, tables.counts, tables.permits, tables.dedupe
--- needs: engine.states, engine.wakes, engine.gate_book, engine.gate_names, engine.feeding
+-- needs: engine.cascade, engine.states, engine.wakes, engine.gate_book, engine.gate_names, engine.feeding
 -- needs: engine.follow_ups, engine.insert, engine.retention
 local Step = {}
 
@@ -155,7 +155,8 @@ function Step.finish(step, row, state, outcome, said)
   return state
 end
 
--- Puts a held job back into its queue; one that is to be cancelled ends instead.
+-- Puts a held job back into its queue; one that is to be cancelled ends instead. So does a cascade
+-- that has nobody left to ask.
 --
 -- `how` holds due_at (when it is due again; nil keeps its due time, and so its place), again
 -- (whether the attempt is repeated, not used) and error. Returns the state in which it is now.
@@ -163,6 +164,9 @@ function Step.requeue(step, row, outcome, how)
   if row.cancel_requested then
     local said = { reason = 'cancelled', error = how.error }
     return Step.finish(step, row, 'cancelled', outcome, said)
+  end
+  if row.cascade ~= nil and Cascade.is_exhausted(row.cascade) then
+    return Step.finish(step, row, 'dead', outcome, { reason = 'exhausted', error = how.error })
   end
   Step.give_back(step, row)
   Step.keep_run(step, row, outcome, how.error)
@@ -175,6 +179,7 @@ function Step.requeue(step, row, outcome, how)
   if how.error and how.error ~= '' then
     row.error = how.error
   end
+  row.result = nil
   Step.move(step, row, row.due_at > Time.now and 'scheduled' or 'waiting')
   Wakes.wake(row.lane, row.due_at)
   return row.state

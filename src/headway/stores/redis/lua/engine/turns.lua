@@ -1,5 +1,5 @@
 -- The turns of a cascade: the cursor moves by a decline, a timeout or a candidate found unfit.
--- needs: base.time, engine.cascade, engine.step
+-- needs: base.time, tables.jobs, engine.cascade, engine.follow_ups, engine.step
 local Turns = {}
 
 -- Ends the offer to a candidate; the next turn begins, or the cascade is exhausted.
@@ -19,12 +19,21 @@ function Turns.end_turn(step, row, answer, reason)
   return Step.requeue(step, row, answer, { again = true })
 end
 
--- The candidate whose turn it is takes the job.
+-- The candidate whose turn it is takes the job, which ends, or goes on awaiting its end.
 function Turns.accept(step, row, body)
   local candidate = row.candidate
   if row.cascade ~= nil then
     row.cascade = Cascade.finish(row.cascade, 'accepted', Time.now, '')
   end
   local reason = candidate ~= '' and 'accepted by ' .. candidate or ''
-  Step.finish(step, row, 'succeeded', 'accepted', { reason = reason, result = body })
+  local follow = Jobs.policy(row.policy).on_accepted
+  if follow == nil or row.cascade == nil or row.cancel_requested then
+    Step.finish(step, row, 'succeeded', 'accepted', { reason = reason, result = body })
+    return
+  end
+  row.reason, row.result = reason, body
+  -- Nothing but a word of somebody ends it now: neither time, nor its worker's death.
+  row.deadline_at, row.in_doubt = nil, false
+  Step.changed(step, row)
+  step.follow[#step.follow + 1] = FollowUps.accepted_job(row, follow)
 end

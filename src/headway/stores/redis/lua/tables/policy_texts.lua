@@ -6,7 +6,7 @@ local PolicyTexts = {}
 -- The values of a policy, false for none.
 --   policy: all its fields by names, defaults written out.
 function PolicyTexts.encode(policy)
-  local retry, follow = policy.retry, policy.on_final
+  local retry, follow, accepted = policy.retry, policy.on_final, policy.on_accepted
   return {
     { retry.attempts, retry.base_ms, retry.factor, retry.cap_ms, retry.jitter },
     policy.timeout_ms or false,
@@ -18,12 +18,14 @@ function PolicyTexts.encode(policy)
     policy.keep_ms,
     policy.key_for_ms,
     policy.cascade or false,
+    -- Left out where there is none, as it was before there was any.
+    accepted and { accepted.kind, accepted.lane or false, accepted.states } or nil,
   }
 end
 
 -- The policy of values, by names.
 function PolicyTexts.decode(kept)
-  local retry, follow = kept[1], kept[7] or nil
+  local retry, follow, accepted = kept[1], kept[7] or nil, kept[11]
   return {
     retry = {
       attempts = retry[1],
@@ -41,5 +43,7 @@ function PolicyTexts.decode(kept)
     keep_ms = kept[8],
     key_for_ms = kept[9],
     cascade = kept[10],
+    on_accepted = accepted
+      and { kind = accepted[1], lane = accepted[2] or nil, states = accepted[3] },
   }
 end

@@ -1,6 +1,7 @@
 -- Act: an operator's moves on jobs, each on the trail.
 -- needs: base.time, base.write, tables.dedupe, tables.trail
--- needs: engine.ids, engine.states, engine.step, engine.wakes
+-- needs: engine.cascade, engine.horizon, engine.ids, engine.staging, engine.states, engine.step
+-- needs: engine.wakes
 local Act = {}
 
 local VERBS = {}
@@ -40,29 +41,47 @@ local function edit_fields(row, edit)
     end
     row.args = edit.args
   end
+  if edit.candidates ~= nil then
+    row.cascade = Cascade.replace_left(row.cascade, edit.candidates)
+  end
 end
 
--- Moves a row to its queue, by its due time.
-local function queue(step, row)
+-- Whether there is somebody to be asked, where the edit says who.
+local function can_be_edited(row, edit)
+  return edit.candidates == nil or row.cascade ~= nil
+end
+
+-- Where the edit sends the job; nil where it stays.
+local function stage_after(step, row, edit)
+  local name = edit.stage or row.stage
+  if edit.gates ~= nil then
+    return Staging.stage_of(step, row, name, edit.gates)
+  end
+  if name == row.stage then
+    return nil
+  end
+  return { name = name, flow = row.flow, keyed = row.keyed }
+end
+
+-- Moves a row to its queue, by its due time, and to its stage.
+local function queue(step, row, stage)
   Step.move(step, row, row.due_at > Time.now and 'scheduled' or 'waiting')
+  Staging.enter(step, row, stage)
 end
 
--- A cascade as it was before anybody was asked.
-local function fresh_cascade(cascade)
-  local left = {}
-  for _, asked in ipairs(cascade.asked) do
-    left[#left + 1] = asked.candidate
+-- A cascade that has nobody left to ask is over, as one that is made so.
+local function exhaust(step, row)
+  if row.cascade ~= nil and Cascade.is_exhausted(row.cascade) then
+    Step.finish(step, row, 'dead', '', { reason = 'exhausted' })
   end
-  for _, candidate in ipairs(cascade.left) do
-    left[#left + 1] = candidate
-  end
-  return { left = left, turn = '', asked = {} }
 end
 
 function VERBS.retry(step, row, request)
-  if row.state ~= 'dead' and row.state ~= 'cancelled' then
+  local retriable = row.state == 'dead' or row.state == 'cancelled'
+  if not retriable or not can_be_edited(row, request.edit) then
     return 'refused'
   end
+  local stage = stage_after(step, row, request.edit)
   Step.keep_run(step, row, row.outcome, row.error)
   row.life = row.life + 1
   row.attempt = 0
@@ -70,14 +89,15 @@ function VERBS.retry(step, row, request)
   row.reason, row.error, row.result = '', '', nil
   row.due_at, row.blocked_ms = Time.now, 0
   if row.cascade ~= nil then
-    row.cascade = fresh_cascade(row.cascade)
+    row.cascade = Cascade.begin_anew(row.cascade)
   end
   edit_fields(row, request.edit)
-  queue(step, row)
+  queue(step, row, stage)
   if row.key ~= nil then
     revive_key(row)
   end
   Wakes.wake(row.lane, row.due_at)
+  exhaust(step, row)
   return 'done'
 end
 
@@ -95,13 +115,15 @@ function VERBS.run_now(step, row)
 end
 
 function VERBS.edit(step, row, request)
-  if not States.QUEUED[row.state] then
+  if not States.QUEUED[row.state] or not can_be_edited(row, request.edit) then
     return 'refused'
   end
+  local stage = stage_after(step, row, request.edit)
   edit_fields(row, request.edit)
   -- Its place changes: it is looked at from its flow again, wherever it was parked.
-  queue(step, row)
+  queue(step, row, stage)
   Wakes.wake(row.lane, row.due_at)
+  exhaust(step, row)
   return 'done'
 end
 
@@ -160,6 +182,7 @@ function Act.run(request)
   if before ~= nil then
     return cmsgpack.unpack(before)
   end
+  Horizon.begin(request)
   Write.freely()
   Time.keep()
   local step, replies = Step.new(), {}

@@ -1,6 +1,6 @@
 -- Signals: what the outside world says is applied once, or kept, or definitely late.
 -- needs: base.time, base.write, tables.counts, tables.signals
--- needs: engine.hearing, engine.step
+-- needs: engine.hearing, engine.horizon, engine.step
 local Hear = {}
 
 Hear.journal = true
@@ -29,7 +29,7 @@ local function hear(step, event, row, run)
     return 'already'
   end
   if row.run == run and row.state == 'running' and event.kind ~= 'note' then
-    return Hearing.keep(event, event.key)
+    return Hearing.keep(step, event, event.key, row.kind)
   end
   Signals.save({
     scope = row.id,
@@ -44,6 +44,7 @@ end
 
 -- Hears one event. Returns {answer, job, state}, the last two only if the job is known.
 function Hear.run(event)
+  Horizon.begin(event)
   local step = Step.new()
   local row, run = find(step, event.key)
   if row == nil then
@@ -55,7 +56,7 @@ function Hear.run(event)
   Time.keep()
   local answer
   if row == nil then
-    answer = Hearing.keep(event, event.key)
+    answer = Hearing.keep(step, event, event.key)
   else
     answer = hear(step, event, row, run)
   end
