@@ -108,13 +108,12 @@ class GateBook:
 
     def implicit_of(self, flow: FlowKey) -> list[GateView]:
         """Those of the four gates that always apply to a flow's jobs that are defined."""
-        capacities = {
-            "all": None,
-            f"lane:{flow.lane}": self._concurrency(flow.lane),
-            f"tenant:{flow.tenant}": None,
-            f"kind:{flow.kind}": None,
-        }
-        views = (self.implicit(name, capacity) for name, capacity in capacities.items())
+        views = (
+            self.implicit("all"),
+            self.implicit(f"lane:{flow.lane}", self._concurrency(flow.lane)),
+            self.implicit(f"tenant:{flow.tenant}"),
+            self.implicit(f"kind:{flow.kind}"),
+        )
         return [view for view in views if view is not None]
 
     def _concurrency(self, lane: str) -> int | None:

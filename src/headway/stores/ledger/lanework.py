@@ -42,6 +42,7 @@ class LaneClaim:
         self.stopped: set[int] = set()
         self.fairness: Fairness | None = None
         self.shared: dict[int, tuple[list[tuple[GateView, int]], bool]] = {}
+        self.opening: dict[tuple[str, int], int | None] = {}
 
     def take(self, n: int, free: int) -> list[tuple[Start, FlowView]]:
         """Starts up to n jobs, gated ones up to `free`; in order of start."""
@@ -104,13 +105,7 @@ class LaneClaim:
         flows = [flow for flow in self.flows or () if flow not in self.stopped]
         if not flows:
             return []
-        names = {"all", f"lane:{self.lane}"}
-        for flow in flows:
-            if flow not in self.shared:
-                key = self.ledger.jobs.flow(flow)
-                names |= {f"tenant:{key.tenant}", f"kind:{key.kind}"}
-                self.book.prefetch_uses(key.shared)
-        self.book.prefetch(names)
+        self._prefetch_shared(flows)
         most = n + 1 if len(flows) == 1 else max(LEAST_HEADS, 2 * n // len(flows))
         views: list[FlowView] = []
         for flow in flows:
@@ -134,6 +129,20 @@ class LaneClaim:
             )
         self._prefetch_keyed(views)
         return views
+
+    def _prefetch_shared(self, flows: list[int]) -> None:
+        names = {"all", f"lane:{self.lane}"}
+        # Most flows ask for the same few gates, and a pool's names are many: each is taken once.
+        uses: dict[str, GateUse] = {}
+        for flow in flows:
+            if flow not in self.shared:
+                key = self.ledger.jobs.flow(flow)
+                names.add(f"tenant:{key.tenant}")
+                names.add(f"kind:{key.kind}")
+                for use in key.shared:
+                    uses[use.name] = use
+        self.book.prefetch_uses(uses.values())
+        self.book.prefetch(names)
 
     def _shared(self, flow: int) -> tuple[list[tuple[GateView, int]], bool]:
         found = self.shared.get(flow)
@@ -173,21 +182,28 @@ class LaneClaim:
         spell = self.ledger.shut_spells.get(flow)
         if spell is None or spell.until is not None:
             self.ledger.shut_spells[flow] = ShutSpell(self.ledger.now, None)
-        key = self.ledger.jobs.flow(flow)
-        templates = {use.name: use.template for use in key.shared}
+        templates: dict[str, str] | None = None
         opens: list[int | None] = []
         for view, amount in self.shared[flow][0]:
             if view.fits(amount):
                 continue
-            template = templates.get(view.name, "")
-            opens.append(self.book.opens_at(view, template, amount))
-            row = self.book.find(view.name)
-            if self.lane not in (row.lanes if row else ()):
-                changed = self.book.change(view.name, template)
-                changed.lanes = (*changed.lanes, self.lane)
+            if (view.name, amount) not in self.opening:
+                if templates is None:
+                    shared = self.ledger.jobs.flow(flow).shared
+                    templates = {use.name: use.template for use in shared}
+                self._note_shut(view, templates.get(view.name, ""), amount)
+            opens.append(self.opening[view.name, amount])
         if opens and all(at is not None for at in opens):
             at = max(at for at in opens if at is not None)
             self.opens_at = at if self.opens_at is None else min(at, self.opens_at)
+
+    def _note_shut(self, view: GateView, template: str, amount: int) -> None:
+        """Remembers when a shut gate opens, and that those who serve the lane want to know."""
+        self.opening[view.name, amount] = self.book.opens_at(view, template, amount)
+        row = self.book.find(view.name)
+        if self.lane not in (row.lanes if row else ()):
+            changed = self.book.change(view.name, template)
+            changed.lanes = (*changed.lanes, self.lane)
 
     def _write(self, decision: Decision, views: dict[int, FlowView]) -> None:
         takings = Takings(self.step, self.request, self.lane)

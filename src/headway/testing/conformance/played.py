@@ -26,6 +26,7 @@ class PolicyFields(TypedDict, total=False):
     keep_ms: int
     key_for_ms: int
     cascade: bool
+    on_accepted: FollowUp | None
 
 
 def policy_with(**changes: Unpack[PolicyFields]) -> JobPolicy:

@@ -56,6 +56,10 @@ def gate_state(book: GateBook, name: str, *, holders: bool = True) -> GateState:
     row = book.find(name)
     if is_implicit(name):
         return _implicit_state(book, name, row, holders=holders)
+    if row is not None and row.pool and row.template in book.templates:
+        # A member that is declared no longer is one as long as anything is out.
+        spec = book.templates[row.template].current
+        return _member_state(book, name, row, spec, row.pool, holders=holders)
     try:
         place = place_of(book.templates, name)
     except UnknownGate:

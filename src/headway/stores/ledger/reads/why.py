@@ -125,7 +125,7 @@ class _Why:
             for one in self.closed
             if one.name not in self.never or one.closed_until is not None
         ]
-        parts += [f"{name} never fits what it asks for" for name in self.never]
+        parts += [self._too_small(name) for name in self.never]
         if row.parked_at is not None and all(one.name != row.parked_at for one in self.closed):
             parts.append(f"behind others at {row.parked_at}")
         if place is not None:
@@ -147,6 +147,14 @@ class _Why:
             f"awaiting: handed over {self._since(row.handed_at)} ago, "
             f"deadline {self._when(row.deadline_at)}{doubt}{asked}"
         )
+
+    def _too_small(self, name: str) -> str:
+        gate = next(one for one in self.closed if one.name == name)
+        if gate.kind != "pool" or gate.capacity:
+            return f"{name} never fits what it asks for"
+        if not gate.members:
+            return f"pool {name} has no members"
+        return f"pool {name} has no member with a capacity above 0"
 
     def _gate(self, gate: GateState) -> str:
         what = "" if gate.kind == "implicit" else f"{gate.kind} "

@@ -1,0 +1,287 @@
+"""Acceptances after which the job goes on awaiting its end."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headway.contract.claims import Claimed
+from headway.contract.operate import Acted, Edit, Verb
+from headway.contract.outcomes import Failed, FoundUnfit, HandedOver, Returned, Verdict
+from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.core.cascade import Answer
+from headway.core.gates.slots import Slots
+from headway.core.job import FollowUp, NewJob
+from headway.core.state import State
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.played import policy_with
+from headway.testing.conformance.rig import Rig, for_candidate
+from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
+from headway.testing.jobs import use_of
+
+LOCK = Slots(for_candidate("lock"), 1)
+KEPT = policy_with(
+    cascade=True,
+    reconcile="ask",
+    on_final=FollowUp(kind="alert", states=(State.DEAD,)),
+    on_accepted=FollowUp(kind="taken", lane="news"),
+)
+OFFER_MS = 300_000
+YEAR_MS = 365 * 86_400_000
+
+
+async def offered(rig: Rig, *candidates: str) -> NewJob:
+    """A job whose acceptance is not its end, each candidate under a lock of its own."""
+    await rig.declare(LOCK)
+    return await rig.add(candidates=candidates, gates=(use_of(LOCK),), policy=KEPT, expires_at=None)
+
+
+async def ask(worker: PlayedWorker) -> Claimed:
+    """The next turn begins, and its candidate is asked; the handler still runs."""
+    run = await worker.take_one()
+    key = f"{run.id}:{run.run}"
+    await worker.say(HandedOver(run.id, run.run, key=key, timeout_ms=OFFER_MS))
+    return run
+
+
+async def accepted(rig: Rig, *candidates: str) -> Claimed:
+    """An offer that its candidate has accepted, and whose handler is through."""
+    await offered(rig, *candidates)
+    worker = rig.worker()
+    run = await ask(worker)
+    await worker.say(Returned(run.id, run.run))
+    reply = await rig.tell(ref(run), Decided.ACCEPTED, candidate=run.candidate, body=b'{"eta":9}')
+    assert (reply.answer, reply.state) == (Heard.APPLIED, State.AWAITING)
+    return run
+
+
+def ref(run: Claimed) -> str:
+    """Under which the run awaits what is said of it."""
+    return f"{run.id}:{run.run}"
+
+
+class AcceptGroup(ConformanceGroup):
+    """A cascade whose policy says what follows an acceptance."""
+
+    async def test_acceptance_keeps_the_job_awaiting_with_its_permits_and_no_deadline(
+        self, rig: Rig
+    ) -> None:
+        run = await accepted(rig, "ann", "bob")
+        view = await rig.view(run.id)
+        assert (view.state, view.deadline_at, view.reason) == (
+            State.AWAITING, None, "accepted by ann",
+        )  # fmt: skip
+        assert (view.result, view.finished_at, view.runs[-1].ended_at) == (b'{"eta":9}', None, None)
+        assert view.cascade is not None
+        assert (view.cascade.accepted, view.cascade.left) == ("ann", ("bob",))
+        assert view.cascade.asked[-1].answer is Answer.ACCEPTED
+        assert await rig.holders("lock:ann") == [run.id]
+
+    async def test_what_follows_an_acceptance_is_made_in_its_step_and_once(self, rig: Rig) -> None:
+        run = await accepted(rig, "ann", "bob")
+        await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")
+        (taken,) = [one for one in (await rig.dump()).jobs if one.kind == "taken"]
+        assert json.loads(taken.args) == {
+            "job": run.id, "state": "accepted", "candidate": "ann", "run": run.run,
+        }  # fmt: skip
+        cause = await rig.view(run.id)
+        assert (taken.lane, taken.tenant, taken.subject) == ("news", cause.tenant, cause.subject)
+
+    async def test_time_does_not_end_what_was_accepted(self, rig: Rig) -> None:
+        run = await accepted(rig, "ann", "bob")
+        assert (await rig.sweep())[-1].next_at != rig.clock() + OFFER_MS
+        await rig.pass_time(YEAR_MS)
+        view = await rig.view(run.id)
+        assert (view.state, view.in_doubt, view.deadline_at) == (State.AWAITING, False, None)
+        assert await rig.holders("lock:ann") == [run.id]
+
+    async def test_further_answers_are_late_and_change_nothing(self, rig: Rig) -> None:
+        run = await accepted(rig, "ann", "bob")
+        before = await rig.view(run.id)
+        for decided in (Decided.ACCEPTED, Decided.DECLINED):
+            for candidate in ("ann", "bob", ""):
+                reply = await rig.tell(ref(run), decided, candidate=candidate, body=b"{}")
+                assert (reply.answer, reply.state) == (Heard.LATE, State.AWAITING)
+        assert await rig.view(run.id) == before
+
+    @pytest.mark.parametrize("kind", [SignalKind.FINAL, SignalKind.PROGRESS])
+    async def test_word_about_the_offer_alone_is_late_after_the_acceptance(
+        self, rig: Rig, kind: SignalKind
+    ) -> None:
+        run = await accepted(rig, "ann", "bob")
+        word = Signal(key=ref(run), event="call-end", kind=kind, decided=Decided.DEAD, offer=True)
+        assert (await rig.store.signal(word)).answer is Heard.LATE
+        assert await rig.state(run.id) is State.AWAITING
+
+    async def test_word_about_the_offer_alone_counts_before_the_acceptance(self, rig: Rig) -> None:
+        job = await offered(rig, "ann", "bob")
+        run = await ask(rig.worker())
+        word = Signal(key=ref(run), event="e", decided=Decided.DEAD, reason="rude", offer=True)
+        assert (await rig.store.signal(word)).answer is Heard.APPLIED
+        assert await rig.state(job.id) is State.DEAD
+
+    async def test_progress_of_what_was_accepted_gives_it_no_deadline(self, rig: Rig) -> None:
+        run = await accepted(rig, "ann", "bob")
+        word = Signal(
+            key=ref(run), event="on-way", kind=SignalKind.PROGRESS, extend_ms=60, body=b'{"km":3}'
+        )
+        assert (await rig.store.signal(word)).answer is Heard.APPLIED
+        await rig.pass_time(61)
+        view = await rig.view(run.id)
+        assert (view.state, view.deadline_at, view.progress) == (State.AWAITING, None, b'{"km":3}')
+
+    async def test_final_signal_ends_what_was_accepted_and_frees_its_permits(
+        self, rig: Rig
+    ) -> None:
+        run = await accepted(rig, "ann", "bob")
+        reply = await rig.tell(ref(run), body=b'{"done":1}')
+        assert (reply.answer, reply.state) == (Heard.APPLIED, State.SUCCEEDED)
+        view = await rig.view(run.id)
+        assert (view.reason, view.result) == ("accepted by ann", b'{"done":1}')
+        assert await rig.used("lock:ann") == 0
+
+    async def test_final_signal_can_make_it_dead_with_what_follows_that(self, rig: Rig) -> None:
+        run = await accepted(rig, "ann", "bob")
+        await rig.tell(ref(run), Decided.DEAD, reason="house burnt down")
+        view = await rig.view(run.id)
+        assert (view.state, view.reason) == (State.DEAD, "house burnt down")
+        assert [one.kind for one in (await rig.dump()).jobs].count("alert") == 1
+        assert await rig.used("lock:ann") == 0
+
+    async def test_final_retry_gives_it_up_and_asks_the_others(self, rig: Rig) -> None:
+        run = await accepted(rig, "ann", "bob")
+        again = Signal(key=ref(run), event="ill", decided=Decided.RETRY, after_ms=0, reason="ill")
+        assert (await rig.store.signal(again)).state == State.WAITING
+        view = await rig.view(run.id)
+        assert (view.result, await rig.used("lock:ann")) == (None, 0)
+        following = await ask(rig.worker())
+        assert (following.id, following.candidate) == (run.id, "bob")
+        view = await rig.view(run.id)
+        assert view.cascade is not None
+        assert view.cascade.accepted == ""
+        reply = await rig.tell(ref(following), Decided.ACCEPTED, candidate="bob")
+        assert (reply.answer, reply.state) == (Heard.APPLIED, State.AWAITING)
+        kinds = [one.kind for one in (await rig.dump()).jobs]
+        assert kinds.count("taken") == 2
+
+    async def test_final_retry_with_nobody_left_is_exhausted(self, rig: Rig) -> None:
+        run = await accepted(rig, "ann")
+        reply = await rig.tell(ref(run), Decided.RETRY)
+        assert (reply.answer, reply.state) == (Heard.APPLIED, State.DEAD)
+        assert (await rig.view(run.id)).reason == "exhausted"
+        assert [one.kind for one in (await rig.dump()).jobs].count("alert") == 1
+        assert await rig.used("lock:ann") == 0
+
+    async def test_workers_death_after_the_acceptance_leaves_no_doubt(self, rig: Rig) -> None:
+        await offered(rig, "ann", "bob")
+        worker = rig.worker()
+        run = await ask(worker)
+        await rig.tell(ref(run), Decided.ACCEPTED)
+        await rig.pass_time(LEASE_MS)
+        view = await rig.view(run.id)
+        assert (view.state, view.in_doubt, view.deadline_at) == (State.AWAITING, False, None)
+        assert "ask" not in [one.kind for one in (await rig.dump()).jobs]
+        assert (await rig.tell(ref(run))).answer is Heard.APPLIED
+
+    async def test_acceptance_ends_the_doubt_of_an_earlier_death(self, rig: Rig) -> None:
+        await offered(rig, "ann", "bob")
+        run = await ask(rig.worker())
+        await rig.pass_time(LEASE_MS)
+        assert (await rig.view(run.id)).in_doubt
+        await rig.tell(ref(run), Decided.ACCEPTED)
+        await rig.pass_time(YEAR_MS)
+        view = await rig.view(run.id)
+        assert (view.state, view.in_doubt) == (State.AWAITING, False)
+
+    async def test_handler_that_returns_after_the_acceptance_settles_nothing(
+        self, rig: Rig
+    ) -> None:
+        await offered(rig, "ann", "bob")
+        worker = rig.worker()
+        run = await ask(worker)
+        await rig.tell(ref(run), Decided.ACCEPTED)
+        assert await worker.say(FoundUnfit(run.id, run.run)) is Verdict.DONE
+        view = await rig.view(run.id)
+        assert (view.state, view.worker) == (State.AWAITING, None)
+        assert view.cascade is not None
+        assert view.cascade.accepted == "ann"
+
+    async def test_explicit_retry_of_the_run_gives_it_up(self, rig: Rig) -> None:
+        await offered(rig, "ann", "bob")
+        worker = rig.worker()
+        run = await ask(worker)
+        await rig.tell(ref(run), Decided.ACCEPTED)
+        assert await worker.say(Failed(run.id, run.run, after_ms=0)) is Verdict.DONE
+        assert (await worker.take_one()).candidate == "bob"
+
+    @pytest.mark.parametrize("decided", [Decided.SUCCEEDED, Decided.DEAD, Decided.RETRY])
+    async def test_cancel_asked_for_ends_it_cancelled_at_the_next_final_word(
+        self, rig: Rig, decided: Decided
+    ) -> None:
+        run = await accepted(rig, "ann", "bob")
+        assert await rig.cancel(run.id) == [Acted.ASKED]
+        assert (await rig.view(run.id)).cancel_requested
+        assert await rig.holders("lock:ann") == [run.id]
+        reply = await rig.tell(ref(run), decided)
+        assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
+        assert await rig.used("lock:ann") == 0
+
+    async def test_acceptance_of_what_is_to_be_cancelled_ends_it_and_nothing_follows(
+        self, rig: Rig
+    ) -> None:
+        job = await offered(rig, "ann", "bob")
+        run = await ask(rig.worker())
+        await rig.cancel(job.id)
+        reply = await rig.tell(ref(run), Decided.ACCEPTED)
+        assert (reply.answer, reply.state) == (Heard.APPLIED, State.CANCELLED)
+        assert "taken" not in [one.kind for one in (await rig.dump()).jobs]
+
+    @pytest.mark.parametrize(
+        ("verb", "state"), [(Verb.KILL, State.DEAD), (Verb.SUCCEED, State.SUCCEEDED)]
+    )
+    async def test_operators_word_ends_what_was_accepted_at_once(
+        self, rig: Rig, verb: Verb, state: State
+    ) -> None:
+        run = await accepted(rig, "ann", "bob")
+        assert await rig.act(verb, run.id) == [Acted.DONE]
+        assert await rig.state(run.id) is state
+        assert await rig.used("lock:ann") == 0
+
+    async def test_new_life_asks_those_given_again(self, rig: Rig) -> None:
+        run = await accepted(rig, "ann", "bob")
+        await rig.act(Verb.KILL, run.id)
+        edit = Edit(candidates=("cid", "ann"))
+        assert await rig.act(Verb.RETRY, run.id, edit=edit) == [Acted.DONE]
+        view = await rig.view(run.id)
+        assert view.cascade is not None
+        assert (view.cascade.left, view.cascade.asked, view.cascade.accepted) == (
+            ("cid", "ann"), (), "",
+        )  # fmt: skip
+        assert (await rig.worker().take_one()).candidate == "cid"
+
+    async def test_acceptance_that_came_before_its_hand_over_is_applied_with_it(
+        self, rig: Rig
+    ) -> None:
+        await offered(rig, "ann", "bob")
+        worker = rig.worker()
+        run = await worker.take_one()
+        reply = await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")
+        assert reply.answer is Heard.KEPT
+        await worker.say(HandedOver(run.id, run.run, key=ref(run), timeout_ms=OFFER_MS))
+        view = await rig.view(run.id)
+        assert (view.state, view.deadline_at) == (State.AWAITING, None)
+        assert [one.kind for one in (await rig.dump()).jobs].count("taken") == 1
+
+    async def test_accepted_job_says_by_whom_and_what_it_awaits(self, rig: Rig) -> None:
+        run = await accepted(rig, "ann", "bob")
+        rig.clock.advance(60_000)
+        assert (await rig.why(run.id)).sentence == (
+            "awaiting: accepted by ann 1m ago, awaits its end"
+        )
+        await rig.cancel(run.id)
+        assert (await rig.why(run.id)).sentence.endswith("; a cancel was asked for")
+
+    async def test_policy_is_told_as_it_was_given(self, rig: Rig) -> None:
+        run = await accepted(rig, "ann")
+        assert (await rig.view(run.id)).policy == KEPT
