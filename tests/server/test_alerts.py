@@ -18,14 +18,16 @@ from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.outcomes import Died, SettleRequest
 from headway.runtime.timing import Timing
 from headway.server.alerts.alert import AGAIN_MS, Alert, Severity
+from headway.server.alerts.alerts import Alerts, check_names
 from headway.server.alerts.apprise_sink import MOST_WAITING, AppriseSink
 from headway.server.alerts.catalogue import rules
 from headway.server.alerts.facts import Facts
-from headway.server.alerts.rule import Finding
+from headway.server.alerts.rule import Finding, Rule
+from headway.server.alerts.rule_book import Book, RuleBook
 from headway.server.alerts.rules.horizon import Horizon
 from headway.server.alerts.rules.no_worker import NoWorker
 from headway.server.alerts.settings import AlertSettings, read_alert_settings
-from headway.server.alerts.start import start_alerts
+from headway.server.alerts.start import engine_book, start_alerts
 from headway.server.alerts.throttle import CALM_MS, Throttle
 from headway.server.alerts.watch import Watch
 from headway.server.options import ServerOptions
@@ -72,7 +74,8 @@ class Told:
 class World:
     """A store, a watch over it, and a clock for both."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, books: Sequence[Book] = (), **settings: Any) -> None:
+        self.books = books
         self.clock = FakeClock()
         self.store = FaultyStore(open_store("memory://", clock=self.clock))
         self.app = hw.App(store=self.store)
@@ -82,11 +85,13 @@ class World:
         self.watch = self.another(self.told)
 
     def another(self, told: Told) -> Watch:
+        alerts = Alerts()
+        alerts.off = self.settings.off
         return Watch(
             self.store,
             self.timing,
-            rules=lambda: rules(self.settings),
-            throttle=Throttle(self.settings.runbooks),
+            books=[engine_book(self.settings), *self.books],
+            alerts=alerts,
             sinks=[told],
             each_ms=self.settings.each_ms,
         )
@@ -211,9 +216,107 @@ async def test_a_rule_that_fails_silences_no_other(world: World, caplog: pytest.
             raise ZeroDivisionError
 
     await world.app.send_async("noop", lane="calls")
-    world.watch._rules = [Wrong(), NoWorker(0)]
-    assert await world.look() == [("no_worker", "calls", False)]
+    world.books = [book_of(Wrong(), Another(lambda _: [finding("line")]))]
+    world.watch = world.another(world.told)
+    assert await world.look() == [("another", "line", False)]
     assert "the rule wrong failed" in caplog.text
+
+
+# ------------------------------------------------------------------------ rules of a system
+
+
+class Another:
+    """A rule of a system, which finds what it is told to find."""
+
+    name = "another"
+    severity = Severity.P1
+
+    def __init__(self, finds: Callable[[Facts], Sequence[Finding] | None]) -> None:
+        self.finds = finds
+
+    def look(self, facts: Facts) -> Sequence[Finding] | None:
+        return self.finds(facts)
+
+
+def book_of(*its: Rule[Facts], see: Callable[[Facts], Facts | None] = lambda facts: facts) -> Book:
+    async def seen(facts: Facts) -> Facts | None:
+        return see(facts)
+
+    return RuleBook(rules=lambda: its, see=seen, runbooks="page-of-the-system")
+
+
+async def test_a_systems_rules_are_told_with_their_own_page_and_healed(world: World):
+    wrong = [finding("line")]
+    world.books = [book_of(Another(lambda _: wrong))]
+    world.watch = world.another(world.told)
+    await world.watch.look()
+    (told,) = world.told.alerts
+    assert (told.rule, told.subject) == ("another", "line")
+    assert told.runbook == "page-of-the-system#another"
+    world.told.take()
+    assert await world.look(29 * MINUTE) == []
+    assert await world.look(1 * MINUTE) == [("another", "line", False)]
+    wrong.clear()
+    await world.look(1)
+    assert await world.look(CALM_MS) == [("another", "line", True)]
+
+
+async def test_a_system_that_sees_nothing_silences_no_other_and_heals_nothing(
+    world: World, caplog: pytest.LogCaptureFixture
+):
+    failing: list[Exception] = []
+
+    def see(facts: Facts) -> Facts:
+        if failing:
+            raise failing[0]
+        return facts
+
+    world.books = [book_of(Another(lambda _: [finding("line")]), see=see)]
+    world.watch = world.another(world.told)
+    await world.app.send_async("noop", lane="calls")
+    assert await world.look() == [("another", "line", False)]
+    for error in (hw.StoreUnavailable("the directory is away"), ZeroDivisionError()):
+        failing[:] = [error]
+        told = await world.look(MINUTE)
+        assert ("another", "line", True) not in told
+        assert "see nothing" in caplog.text
+        caplog.clear()
+    assert ("no_worker", "calls", False) not in await world.look(MINUTE)
+
+
+async def test_who_leads_again_looks_with_rules_made_anew(world: World):
+    made: list[Another] = []
+
+    def make() -> list[Another]:
+        made.append(Another(lambda _: None))
+        return made[-1:]
+
+    async def see(facts: Facts) -> Facts:
+        return facts
+
+    world.books = [RuleBook(rules=make, see=see, runbooks="page")]
+    world.watch = world.another(world.told)
+    other = world.another(Told())
+    await world.look()
+    made.clear()
+    world.pass_by(5 * MINUTE)
+    await other.look()
+    await world.look()
+    assert len(made) == 1
+
+
+def test_two_rules_of_one_name_are_refused():
+    alerts = Alerts()
+    alerts.add(book_of(Another(lambda _: None)))
+    with pytest.raises(hw.InvalidValue, match="two rules 'another'"):
+        alerts.add(book_of(Another(lambda _: None)))
+
+
+async def test_a_systems_rule_can_be_switched_off_by_its_name(world: World):
+    world.books = [book_of(Another(lambda _: [finding("line")]))]
+    world.settings = AlertSettings(off=frozenset({"another"}))
+    world.watch = world.another(world.told)
+    assert await world.look() == []
 
 
 # ------------------------------------------------------------------------------ who alerts
@@ -444,11 +547,13 @@ def test_settings_that_cannot_be_are_refused_by_their_key(given: Any, message: s
     assert "secret" not in str(raised.value)
 
 
-def test_a_rule_can_be_switched_off_if_there_is_one_of_that_name():
-    names = [rule.name for rule in rules(AlertSettings(off=frozenset({"dead_jobs"})))]
-    assert names == ["store_away", "no_worker", "lane_latency", "horizon"]
+async def test_a_rule_can_be_switched_off_if_there_is_one_of_that_name(world: World):
+    world.settings = AlertSettings(off=frozenset({"no_worker"}), no_worker_for_ms=0)
+    world.watch = world.another(world.told)
+    await world.app.send_async("noop", lane="calls")
+    assert await world.look() == []
     with pytest.raises(hw.InvalidValue, match="no rule 'dead'"):
-        rules(AlertSettings(off=frozenset({"dead"})))
+        check_names([engine_book(world.settings)], off=["dead"])
 
 
 async def test_an_address_that_apprise_does_not_know_is_refused_and_not_told():

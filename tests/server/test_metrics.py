@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse
 
@@ -16,8 +17,9 @@ from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.outcomes import Died, SettleRequest
 from headway.contract.tokens import Role
 from headway.contract.views import StatsQuery
-from headway.server.metrics.families import DURATIONS, FAMILIES, TOTALS
-from headway.server.metrics.samples import MOST_LABELS, OTHER, Labels
+from headway.server.metrics.families import DURATIONS, FAMILIES, TOTALS, gauge
+from headway.server.metrics.samples import MOST_LABELS, OTHER, Labels, one
+from headway.server.overview import Overview
 from headway.testing.faulty import Fault, FaultyStore
 from tests.server.rig import Rig, serving
 
@@ -176,6 +178,58 @@ async def test_metrics_are_told_though_the_store_is_away(rig: Rig):
     assert value(found, "headway_long_polls") == 0
     assert ("headway_workers", ()) not in found
     assert value(await scraped(rig), "headway_store_up") == 1
+
+
+class Own:
+    """Metrics of a system."""
+
+    families = (gauge("own_things", "Things of its own."),)
+
+    def __init__(self) -> None:
+        self.fails: Exception | None = None
+        self.overviews: list[Overview | None] = []
+
+    async def metrics(self, overview: Overview | None) -> list[Metric]:
+        self.overviews.append(overview)
+        if self.fails is not None:
+            raise self.fails
+        return [one(self.families[0], 7)]
+
+
+async def test_a_systems_metrics_are_told_also_while_the_store_is_away(rig: Rig):
+    own = Own()
+    rig.service.scrapes.add(own)
+    assert value(await scraped(rig), "headway_own_things") == 7
+    faulty = FaultyStore(rig.store)
+    rig.service.scrapes._store = faulty
+    faulty.plan(Fault.REFUSE, operation="read")
+    found = await scraped(rig)
+    assert value(found, "headway_own_things") == 7
+    assert [one is None for one in own.overviews] == [False, True]
+
+
+async def test_a_system_that_cannot_tell_its_metrics_hides_no_others(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+):
+    own, other = Own(), Own()
+    other.families = (gauge("other_things", "Things of another."),)
+    rig.service.scrapes.add(own)
+    rig.service.scrapes.add(other)
+    for error in (hw.StoreUnavailable("the directory is away"), ZeroDivisionError()):
+        own.fails = error
+        found = await scraped(rig)
+        assert value(found, "headway_other_things") == 7
+        assert value(found, "headway_store_up") == 1
+        assert ("headway_own_things", ()) not in found
+        assert "cannot tell its own" in caplog.text
+        caplog.clear()
+
+
+async def test_whether_this_server_alerts_is_told():
+    async with serving(chores=True) as running:
+        async with asyncio.timeout(20):
+            while value(await scraped(running), "headway_alerts_leads") != 1:
+                pass
 
 
 async def test_a_token_for_some_tenants_or_without_the_role_sees_no_metrics(rig: Rig):

@@ -13,6 +13,7 @@ from headway.runtime.app import App
 from headway.runtime.timing import Timing
 from headway.server.access.request_rate import RequestRates
 from headway.server.access.token_book import TokenBook
+from headway.server.alerts.alerts import Alerts
 from headway.server.declared_gates import DeclaredGates
 from headway.server.events.feed import Feed
 from headway.server.hooks.hooks import Hooks
@@ -39,9 +40,12 @@ class Service:
         lobby: where long polls wait.
         hooks: whose webhooks are heard.
         feed: of those who watch what changes.
-        scrapes: reads the metrics.
+        scrapes: reads the metrics; systems add theirs.
+        alerts: to which systems add their rules.
         readiness: whether the server can do its work.
         stopping: set when the server begins to stop; whoever waits for long must end then.
+        desks: what the routes of each ready-made system work with, by its name; put there when
+            the system starts.
     """
 
     def __init__(
@@ -64,8 +68,10 @@ class Service:
         self.hooks = Hooks(options.hooks, public_url=options.public_url, timing=self.timing)
         self.feed = Feed(store, self.timing, each_s=options.events_each_s, spawn=self.spawn)
         self.scrapes = Scrapes(store, self.timing, RequestMetrics())
+        self.alerts = Alerts()
         self.readiness = Readiness(store, self.timing)
         self.stopping = asyncio.Event()
+        self.desks: dict[str, object] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def now(self) -> int:

@@ -1,8 +1,8 @@
-"""The rules that hold."""
+"""The rules of the engine."""
 
 from __future__ import annotations
 
-from headway.core.errors import InvalidValue
+from headway.server.alerts.facts import Facts
 from headway.server.alerts.rule import Rule
 from headway.server.alerts.rules.dead_jobs import DeadJobs
 from headway.server.alerts.rules.horizon import Horizon
@@ -12,24 +12,16 @@ from headway.server.alerts.rules.store_away import StoreAway
 from headway.server.alerts.settings import AlertSettings
 
 
-def rules(settings: AlertSettings) -> tuple[Rule, ...]:
-    """The rules, but those that are off.
+def rules(settings: AlertSettings) -> tuple[Rule[Facts], ...]:
+    """The rules of the engine, also those that are off.
 
     Args:
         settings: with the values from which on they speak.
-
-    Raises:
-        InvalidValue: one that is off is none.
     """
-    all_rules: tuple[Rule, ...] = (
+    return (
         StoreAway(settings.store_away_for_ms),
         NoWorker(settings.no_worker_for_ms),
         LaneLatencyRule(settings.lane_latency_for_ms),
         DeadJobs(settings.dead_jobs_more_than, settings.dead_jobs_within_ms),
         Horizon(settings.horizon_within_ms),
     )
-    names = [rule.name for rule in all_rules]
-    for name in sorted(settings.off.difference(names)):
-        message = f"alerts.off: there is no rule {name!r:.80}"
-        raise InvalidValue(message, hint=f"there are {', '.join(names)}")
-    return tuple(rule for rule in all_rules if rule.name not in settings.off)

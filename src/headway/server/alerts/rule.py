@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from headway.server.alerts.alert import Severity
-from headway.server.alerts.facts import Facts
+
+Seen_contra = TypeVar("Seen_contra", contravariant=True)
+"""What a rule looks at."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,8 +25,8 @@ class Finding:
     text: str
 
 
-class Rule(Protocol):
-    """Looks for one thing that may be wrong.
+class Named(Protocol):
+    """What a rule is called, and how bad it is what it finds.
 
     Attributes:
         name: of the rule, and of its runbook.
@@ -41,7 +43,11 @@ class Rule(Protocol):
         """Of what it finds."""
         ...
 
-    def look(self, facts: Facts) -> Sequence[Finding] | None:
+
+class Rule(Named, Protocol[Seen_contra]):
+    """Looks for one thing that may be wrong."""
+
+    def look(self, facts: Seen_contra) -> Sequence[Finding] | None:
         """What is wrong now; None where that cannot be told."""
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.server.alerts.alert import AGAIN_MS, Alert
-from headway.server.alerts.rule import Finding, Rule
+from headway.server.alerts.rule import Finding, Named
 
 CALM_MS = 30_000
 """What comes and goes is not over before it has been away for so long."""
@@ -44,7 +44,7 @@ class Throttle:
         self._runbooks = runbooks
         self._standing: dict[tuple[str, str], _Standing] = {}
 
-    def tell(self, rule: Rule, findings: Sequence[Finding], at: int) -> list[Alert]:
+    def tell(self, rule: Named, findings: Sequence[Finding], at: int) -> list[Alert]:
         """What is to be told of one rule.
 
         Args:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import uuid4
 
 from headway.contract.mending import Mendable
 from headway.contract.store import Store
-from headway.core.errors import HeadwayError, StoreChanged, StoreUnavailable
+from headway.core.errors import HeadwayError, StoreChanged, StoreError, StoreUnavailable
 from headway.runtime.latency import lane_latencies
 from headway.runtime.timing import Timing
+from headway.server.alerts.alerts import Alerts
 from headway.server.alerts.facts import Facts
-from headway.server.alerts.rule import Rule
+from headway.server.alerts.rule_book import Book, Found
 from headway.server.alerts.rules.store_away import StoreAway
 from headway.server.alerts.sink import Sink
 from headway.server.alerts.throttle import Throttle
@@ -41,8 +42,8 @@ class Watch:
         store: Store,
         timing: Timing,
         *,
-        rules: Callable[[], Sequence[Rule]],
-        throttle: Throttle,
+        books: Sequence[Book],
+        alerts: Alerts,
         sinks: Sequence[Sink],
         each_ms: int,
     ) -> None:
@@ -51,16 +52,15 @@ class Watch:
         Args:
             store: whose facts.
             timing: clocks and pauses.
-            rules: makes those that look at them; anew when others have led meanwhile.
-            throttle: decides what is told.
+            books: the rules that look at them, the engine's first.
+            alerts: is told whether this server leads, and says which rules are off.
             sinks: where it is told.
             each_ms: from one look to the next.
         """
         self._store = store
         self._timing = timing
-        self._make = rules
-        self._rules = rules()
-        self._throttle = throttle
+        self._books = [(book, Throttle(book.runbooks)) for book in books]
+        self._alerts = alerts
         self._sinks = sinks
         self._each_ms = each_ms
         self._holder = uuid4().hex
@@ -81,21 +81,30 @@ class Watch:
         """Looks once."""
         led = self._leads
         facts = await self._facts()
+        self._alerts.leads = self._leads and facts.fault is None
         if led and not self._leads:
-            self._throttle.forget(keep=StoreAway.name)
-            self._rules = self._make()
-        for rule in self._rules:
-            try:
-                findings = rule.look(facts)
-            except Exception:  # noqa: BLE001  (it may be any bug)
-                # A rule that is wrong must not silence the others.
-                _log.exception("the rule %s failed", rule.name)
-                continue
-            if findings is None:
-                continue
-            for alert in self._throttle.tell(rule, findings, facts.at):
-                for sink in self._sinks:
-                    sink.tell(alert)
+            for book, throttle in self._books:
+                throttle.forget(keep=StoreAway.name)
+                book.renew()
+        for book, throttle in self._books:
+            for rule, findings in await self._found(book, facts):
+                if rule.name in self._alerts.off:
+                    continue
+                for alert in throttle.tell(rule, findings, facts.at):
+                    for sink in self._sinks:
+                        sink.tell(alert)
+
+    async def _found(self, book: Book, facts: Facts) -> Sequence[Found]:
+        """What the rules of a book find; none if it cannot see what they look at."""
+        try:
+            async with self._timing.limit(PATIENCE_S):
+                return await book.look(facts)
+        except (StoreError, TimeoutError) as error:
+            _log.warning("the rules %s see nothing: %s", book.names, error or "timeout")
+        except Exception:  # noqa: BLE001  (it may be any bug)
+            # What is wrong with one system must not silence the others.
+            _log.exception("the rules %s see nothing", book.names)
+        return ()
 
     async def _facts(self) -> Facts:
         """What is known now: of the store nothing while another server alerts."""
@@ -110,7 +119,8 @@ class Watch:
         return facts
 
     async def _ask(self) -> Facts:
-        lease_ms = TERMS * self._each_ms + int(1000 * PATIENCE_S)
+        # Each book may take as long as the store itself.
+        lease_ms = TERMS * self._each_ms + int(1000 * PATIENCE_S) * len(self._books)
         self._leads = await self._store.lead(ROLE, self._holder, lease_ms) is not None
         if not self._leads:
             return Facts(at=self._at(), leads=False)

@@ -44,5 +44,6 @@ async def metrics(
         request.headers.get("accept", ""),
         long_polls=len(service.lobby),
         event_streams=len(service.feed),
+        leads=service.alerts.leads,
     )
     return Response(text, headers={"Content-Type": media_type})
