@@ -1,0 +1,341 @@
+"""A day of the campaign on any store, on virtual time: the engine is real, the hours are not.
+
+The store's clock is ours. It stands while the store answers, and goes on to the next thing that
+happens when nothing more can be done now: so a day takes as long as the store needs for its calls.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import headway as hw
+from bench.campaign.allowed import Allowed
+from bench.campaign.plan import (
+    CHANNELS,
+    HOUR,
+    LANE,
+    MINUTE,
+    NUMBERS,
+    OFFSETS,
+    OPENS,
+    PAUSED,
+    POOL,
+    SECOND,
+    START,
+    Campaign,
+    Lead,
+    numbers,
+)
+from headway.contract.claims import Claimed
+from headway.contract.definitions import (
+    CloseGate,
+    DeclareLane,
+    DefineRequest,
+    Item,
+    LaneSpec,
+    OpenGate,
+    SetGate,
+)
+from headway.contract.outcomes import HandedOver, NextStage, Outcome
+from headway.contract.signals import Decided, Signal
+from headway.contract.store import Store
+from headway.contract.views import AuditQuery, JobsQuery, StatsQuery, WhyQuery
+from headway.core.state import State
+from headway.testing.clock import FakeClock
+from headway.testing.conformance.worker import PlayedWorker
+
+HANDLERS = 400
+BEAT = 10 * SECOND
+SWEEP = MINUTE
+FULL = NUMBERS * CHANNELS
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a day showed.
+
+    Attributes:
+        points: (ms, in use, allowed) whenever either changed.
+        used_ms: channels in use, summed over time.
+        allowed_ms: channels that could have been in use, summed over time.
+        starts: calls by reseller.
+        most: the most channels in use at once.
+        whys: the sentence for a sample of each reason.
+        faults: what must not be.
+    """
+
+    points: list[tuple[int, int, int]] = field(default_factory=list)
+    used_ms: int = 0
+    allowed_ms: int = 0
+    starts: Counter[str] = field(default_factory=Counter)
+    most: int = 0
+    whys: dict[str, str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    calls: int = 0
+    ended_at: int = 0
+    wall_s: float = 0.0
+
+    @property
+    def use(self) -> float:
+        """The share of what the gates allowed."""
+        return self.used_ms / self.allowed_ms if self.allowed_ms else 0.0
+
+
+class Day:
+    """Plays a campaign."""
+
+    def __init__(
+        self, store: Store, clock: FakeClock, campaign: Campaign, told: Callable[[str], None]
+    ) -> None:
+        self._store, self._clock, self._plan, self._told = store, clock, campaign, told
+        self._worker = PlayedWorker(store, "campaign")
+        self._after: dict[str, int] = {}
+        self._events: list[tuple[int, int, str, str]] = []
+        self._n = 0
+        self._running: dict[str, int] = {}
+        self._in_use = 0
+        self._channels = FULL
+        self._on: Counter[str] = Counter()
+        self._dialled: set[str] = set()
+        self._number_of: dict[str, str] = {}
+        self._last = (START, 0, 0)
+        self.allowed = Allowed()
+        self.seen = Seen()
+
+    async def play(self) -> Seen:
+        """Plays it to the end."""
+        began = time.monotonic()
+        app = hw.App(store=self._store)
+        self._plan.declare(app)
+        await app.declare()
+        fair = LaneSpec(name=LANE, fair="tenant")
+        await self._define(DeclareLane(spec=fair))
+        jobs = self._plan.jobs()
+        for first in range(0, len(jobs), 1_000):
+            await self._store.enqueue(jobs[first : first + 1_000])
+        self._told(f"{len(jobs)} leads are in the store after {time.monotonic() - began:.0f} s")
+        self._schedule()
+        while True:
+            next_at = await self._claim_all()
+            self._count()
+            if self.seen.calls >= len(jobs) and not self._in_use:
+                break
+            await self._go_on(next_at)
+        await self._close(len(jobs))
+        self.seen.wall_s = time.monotonic() - began
+        return self.seen
+
+    # ------------------------------------------------------------------ what happens, and when
+
+    def _schedule(self) -> None:
+        first_number = next(iter(numbers()))
+        for at, what, whom in (
+            (START + BEAT, "beat", ""),
+            (START + SWEEP, "sweep", ""),
+            (START + 20 * MINUTE, "pause", PAUSED),
+            *((START + n * MINUTE, "why", "") for n in (2, 10, 21, 40)),
+            (START + 60 * MINUTE, "resume", PAUSED),
+            (START + 12 * MINUTE, "shrink", first_number),
+            (START + 17 * MINUTE, "grow", first_number),
+            *((_opens_at(tz), "hours", tz) for tz in OFFSETS),
+        ):
+            self._push(at, what, whom)
+
+    def _push(self, at: int, what: str, whom: str) -> None:
+        self._n += 1
+        heapq.heappush(self._events, (at, self._n, what, whom))
+
+    async def _go_on(self, next_at: int | None) -> None:
+        """Goes on to what happens next, and lets all of that moment happen."""
+        now = self._clock()
+        at = self._events[0][0]
+        if next_at is not None:
+            at = min(at, max(next_at, now + 1))
+        if at > now:
+            self._spend(at - now)
+            self._clock.jump_to(at)
+        checked: list[Outcome] = []
+        while self._events and self._events[0][0] <= at:
+            _, _, what, whom = heapq.heappop(self._events)
+            if what == "checked":
+                checked.append(self._passed(whom))
+            else:
+                await self._happens(what, whom, at)
+        if checked:
+            await self._worker.settle(*checked)
+
+    async def _happens(self, what: str, whom: str, at: int) -> None:
+        match what:
+            case "ended":
+                lead = self._plan.leads[whom.partition(":")[0]]
+                self._end(lead)
+                await self._store.signal(Signal(key=whom, event="end", decided=Decided.SUCCEEDED))
+            case "beat":
+                await self._worker.beat(*self._running.items())
+                self._push(at + BEAT, "beat", "")
+            case "sweep":
+                await self._store.sweep(1_000)
+                self._push(at + SWEEP, "sweep", "")
+            case "pause" | "resume":
+                paused = what == "pause"
+                self.allowed.pause(whom, paused=paused)
+                gate = f"tenant:{whom}"
+                await self._define(CloseGate(name=gate) if paused else OpenGate(name=gate))
+            case "shrink" | "grow":
+                capacity = 2 if what == "shrink" else CHANNELS
+                self._channels = FULL - CHANNELS + capacity
+                await self._define(SetGate(name=f"{POOL}/{whom}", capacity=capacity))
+            case "hours":
+                pass
+            case "why":
+                await self._ask_why()
+            case _:
+                raise AssertionError(what)
+        self.allowed.pass_time(at)
+
+    def _passed(self, whom: str) -> Outcome:
+        job, _, run = whom.rpartition(":")
+        lead = self._plan.leads[job]
+        self._running.pop(job, None)
+        self.allowed.ready(lead)
+        return NextStage(job, int(run), stage="dial", gates=self._plan.dial_gates(lead))
+
+    # ------------------------------------------------------------------------------- the claims
+
+    async def _claim_all(self) -> int | None:
+        """Claims until nothing can start now."""
+        while True:
+            free = HANDLERS - len(self._running)
+            reply = await self._worker.ask(free, LANE, after=self._after)
+            self._after = dict(reply.after)
+            dials = [one for one in reply.jobs if one.stage == "dial"]
+            for one in reply.jobs:
+                if one.stage == "check":
+                    self._running[one.id] = one.run
+                    lead = self._plan.leads[one.id]
+                    self._push(reply.now + lead.check_ms, "checked", f"{one.id}:{one.run}")
+            if dials:
+                await self._dial(dials, reply.now)
+            if not reply.again and len(reply.jobs) < free:
+                return reply.next_at
+
+    async def _dial(self, claimed: list[Claimed], now: int) -> None:
+        outcomes = [
+            HandedOver(one.id, one.run, key=f"{one.id}:{one.run}", timeout_ms=30 * MINUTE)
+            for one in claimed
+        ]
+        await self._worker.settle(*outcomes)
+        for one in claimed:
+            lead = self._plan.leads[one.id]
+            self._check(one, lead, now)
+            self.allowed.dialled(lead, now)
+            self._in_use += 1
+            self._on[one.members[POOL]] += 1
+            self._dialled.add(one.id)
+            self._number_of[one.id] = one.members[POOL]
+            self.seen.starts[lead.reseller] += 1
+            self._push(now + lead.talk_ms, "ended", f"{one.id}:{one.run}")
+        self.seen.most = max(self.seen.most, self._in_use)
+
+    def _check(self, one: Claimed, lead: Lead, now: int) -> None:
+        faults = self.seen.faults
+        number = one.members[POOL]
+        self.allowed.pass_time(now)
+        if one.id in self._dialled:
+            faults.append(f"{one.id} was dialled twice")
+        if not self.allowed.is_open(lead.tz):
+            faults.append(f"{one.id} was dialled at {now}, when {lead.tz} was closed")
+        if self.allowed.rate_free(lead.phone, now) < 1:
+            faults.append(f"{lead.phone} was called more than it may be at {now}")
+        if self.allowed.is_paused(lead.reseller):
+            faults.append(f"{one.id} of {lead.reseller} was dialled while that was paused")
+        if self._on[number] >= CHANNELS:
+            faults.append(f"{number} had {self._on[number]} calls when one more began")
+
+    def _end(self, lead: Lead) -> None:
+        self._on[self._number_of.pop(lead.id)] -= 1
+        self._in_use -= 1
+        self.seen.calls += 1
+        if self.seen.calls % 10_000 == 0:
+            minutes = (self._clock() - START) / MINUTE
+            self._told(f"{self.seen.calls} calls, {minutes:.0f} minutes of the day")
+
+    # ------------------------------------------------------------------------------ what is seen
+
+    def _count(self) -> None:
+        now = self._clock()
+        self.allowed.pass_time(now)
+        free = max(0, self._channels - self._in_use)
+        allowed = self._in_use + (self.allowed.startable(now, free) if free else 0)
+        # A capacity that was lowered revokes nothing: what is on may be above it for a while.
+        point = (now, self._in_use, allowed)
+        if not self.seen.points or self.seen.points[-1][1:] != point[1:]:
+            self.seen.points.append(point)
+        self._last = point
+
+    def _spend(self, ms: int) -> None:
+        _, used, allowed = self._last
+        self.seen.used_ms += used * ms
+        self.seen.allowed_ms += allowed * ms
+
+    async def _define(self, *items: Item) -> None:
+        await self._store.define(DefineRequest(items=items, author="campaign", reason="a bench"))
+
+    async def _ask_why(self) -> None:
+        """One sentence for each reason for which a lead waits now."""
+        page = await self._store.read(
+            JobsQuery(lane=LANE, states=(State.WAITING, State.PARKED), limit=1_000)
+        )
+        dials = [one for one in page.rows if one.stage == "dial"]
+        now = self._clock()
+        wanted: dict[str, str] = {}
+        for one in dials:
+            lead = self._plan.leads[one.id]
+            self.allowed.pass_time(now)
+            if self.allowed.is_paused(lead.reseller):
+                wanted.setdefault("paused", one.id)
+            elif not self.allowed.is_open(lead.tz):
+                wanted.setdefault("outside hours", one.id)
+            elif one.state is State.PARKED:
+                wanted.setdefault("rate", one.id)
+            elif self._in_use >= self._channels:
+                wanted.setdefault("full", one.id)
+        words = {
+            "paused": ("tenant:", "closed"),
+            "outside hours": ("calls.hours",),
+            "rate": ("calls.customer",),
+            "full": (POOL, "full"),
+        }
+        for reason, job in wanted.items():
+            why = await self._store.read(WhyQuery(id=job))
+            sentence = str(why.sentence if why is not None else "")
+            self.seen.whys.setdefault(reason, sentence)
+            missing = [word for word in words[reason] if word not in sentence]
+            if missing:
+                self.seen.faults.append(f"why of {reason}: {sentence!r} lacks {missing}")
+
+    async def _close(self, n: int) -> None:
+        self.seen.ended_at = self._clock()
+        stats = await self._store.read(StatsQuery())
+        if stats.counts.get("succeeded") != n:
+            self.seen.faults.append(f"{n} leads were sent, {stats.counts} are there")
+        cursor: str | None = None
+        while True:
+            audit = await self._store.read(AuditQuery(cursor=cursor))
+            self.seen.faults += [str(one) for one in audit.differences]
+            cursor = audit.cursor
+            if cursor is None:
+                break
+        if self.seen.use < 0.99:
+            self.seen.faults.append(f"only {self.seen.use:.4f} of what the gates allow was used")
+        if self.seen.most > FULL:
+            self.seen.faults.append(f"{self.seen.most} channels were in use")
+
+
+def _opens_at(tz: str) -> int:
+    midnight = START - (START + OFFSETS[tz]) % (24 * HOUR)
+    return midnight + OPENS
