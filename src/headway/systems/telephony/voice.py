@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -108,6 +108,7 @@ class Sought:
         from_: E.164.
         since: the earliest moment at which it can have been placed, ms UTC.
         call_id: the provider's own, if it is known.
+        others: the provider's ids of calls that other runs are known as; it is none of them.
     """
 
     ref: str
@@ -115,6 +116,7 @@ class Sought:
     from_: str
     since: int
     call_id: str | None = None
+    others: Collection[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,11 +193,15 @@ class Voice(Protocol):
     async def look_up(self, sought: Sought) -> CallEvent | None:
         """Asks what became of a call.
 
+        Without its id it is sought by who called whom and when. It is never guessed: see
+        `seeking.the_one`.
+
         Returns:
-            Where it stands; None if the provider knows of no such call.
+            Where it stands; None if the provider knows of no such call, or of several of which it
+            could be each, and all of them have ended.
 
         Raises:
-            ProviderUnsure: it cannot be asked now.
+            ProviderUnsure: it cannot be asked now, or one of several that it could be still runs.
         """
         ...
 

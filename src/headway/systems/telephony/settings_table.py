@@ -1,0 +1,66 @@
+"""One provider's table of the settings, read into a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from headway.core.duration import parse_duration
+from headway.core.errors import InvalidValue
+
+
+def _span(value: object) -> int:
+    return parse_duration(value)
+
+
+def _base_url(text: str) -> str:
+    scheme, mark, place = text.partition("://")
+    if scheme not in {"http", "https"} or not mark or not place.partition("/")[0]:
+        message = "is no URL that begins with https:// or http://"
+        raise ValueError(message)
+    if "?" in place or "#" in place:
+        message = "must not have a query"
+        raise ValueError(message)
+    return text.rstrip("/")
+
+
+Span = Annotated[int, BeforeValidator(_span)]
+"""A span such as "10s", in ms."""
+
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+"""Where a provider's API is; without a slash at its end."""
+
+
+class Table(BaseModel):
+    """A table that refuses what it does not know, and never shows a value in an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+T = TypeVar("T", bound=Table)
+
+
+def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
+    """Reads a table.
+
+    Args:
+        where: its place in the settings, such as "telephony.twilio".
+        model: what it must hold.
+        written: as the settings have it.
+
+    Returns:
+        The model.
+
+    Raises:
+        InvalidValue: it holds what is unknown or unusable; the message names the place, never the
+            value.
+    """
+    try:
+        return model.model_validate(dict(written))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        place = ".".join((where, *map(str, first["loc"])))
+        message = f"{place}: {first['msg'].removeprefix('Value error, ').lower()}"
+        raise InvalidValue(message, hint=f"known: {', '.join(model.model_fields)}") from None

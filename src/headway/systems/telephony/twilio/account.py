@@ -1,0 +1,249 @@
+"""An account at Twilio: places calls, sends messages, and reads what Twilio tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar, cast
+
+import httpx
+from twilio.base.exceptions import TwilioException  # pyright: ignore[reportMissingTypeStubs]  (it has types, but does not say so)
+from twilio.rest import Client  # pyright: ignore[reportMissingTypeStubs]  (as above)
+
+from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
+from headway.runtime.timing import REAL, Timing
+from headway.server.hooks.request import HookRequest
+from headway.server.hooks.said import event_id
+from headway.server.hooks.twilio_signature import check_twilio
+from headway.systems.telephony.seeking import SKEW_MS, the_one
+from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder
+from headway.systems.telephony.twilio.http_client import WireClient
+from headway.systems.telephony.twilio.refusals import UNKNOWN, read_refusal
+from headway.systems.telephony.twilio.settings import TwilioSettings
+from headway.systems.telephony.twilio.statuses import CALLS
+from headway.systems.telephony.twilio.twiml import XML, answered, written
+from headway.systems.telephony.twilio.webhooks import (
+    NAME,
+    read_inbound,
+    read_pressed,
+    read_status,
+    read_text_status,
+)
+from headway.systems.telephony.voice import (
+    Ask,
+    CallEvent,
+    CallOrder,
+    CallStatus,
+    Dialled,
+    Fetch,
+    Pressed,
+    Say,
+    Sought,
+    Spoken,
+)
+from headway.systems.telephony.wire import Wire
+
+EVENTS = ["initiated", "ringing", "answered", "completed"]
+MOST = 50
+"""Calls that are looked at when one is sought."""
+
+T = TypeVar("T")
+
+
+class _Call(Protocol):
+    """A call, as far as the official client's record of one is read here."""
+
+    sid: str | None
+    status: str | None
+    duration: str | None
+    start_time: object
+
+
+class Account:
+    """See `Voice` and `Texts`."""
+
+    name = NAME
+
+    def __init__(self, settings: TwilioSettings, *, timing: Timing = REAL) -> None:
+        """Connects nothing yet."""
+        self._tokens = settings.tokens
+        self._wire = Wire(self.name, read_refusal, timeout_ms=settings.timeout, timing=timing)
+        user, password = settings.user
+        self._client = Client(
+            user,
+            password,
+            settings.account_sid,
+            edge=settings.edge,
+            region=settings.region,
+            http_client=WireClient(self._wire, settings.base_url),
+            # What stands in TWILIO_… variables must not mix with the settings.
+            environment={"": ""},
+        )
+
+    async def dial(self, order: CallOrder) -> Dialled:
+        """See `Voice.dial`."""
+        script = order.script
+        said: dict[str, Any] = (
+            {"url": script.url} if isinstance(script, Fetch) else {"twiml": written(script)}
+        )
+        if order.limit_s is not None:
+            said["time_limit"] = order.limit_s
+        call = await _read(
+            self._client.calls.create_async(
+                to=order.to,
+                from_=order.from_,
+                status_callback=order.status_url,
+                status_callback_event=EVENTS,
+                status_callback_method="POST",
+                timeout=order.ring_s,
+                **said,
+            )
+        )
+        return Dialled(self.name, _named(call.sid))
+
+    async def look_up(self, sought: Sought) -> CallEvent | None:
+        """See `Voice.look_up`.
+
+        Raises:
+            ProviderUnsure: Twilio cannot be asked now, or one of several such calls still runs.
+        """
+        try:
+            if sought.call_id is not None:
+                call = await self._fetch(sought.call_id)
+                return None if call is None else self._told(call, sought)
+            since = datetime.fromtimestamp((sought.since - SKEW_MS) // 1000, UTC)
+            listed = await _read(
+                self._client.calls.list_async(
+                    to=sought.to, from_=sought.from_, start_time_after=since, limit=MOST
+                )
+            )
+        except ProviderRefused as refused:
+            message = f"twilio cannot be asked: {refused.message}"
+            raise ProviderUnsure(message, hint=refused.hint) from refused
+        found = [
+            one
+            for one in cast("list[_Call]", listed)
+            if one.sid not in sought.others and not _before(one, since)
+        ]
+        return the_one([self._told(one, sought) for one in found])
+
+    async def hang_up(self, call_id: str) -> None:
+        """See `Voice.hang_up`."""
+        # Cancelling leaves a call alone that somebody has just answered; completing ends that too.
+        refused: ProviderError | None = None
+        for wanted in (CallStatus.CANCELED, CallStatus.COMPLETED):
+            try:
+                call = await _read(self._client.calls(call_id).update_async(status=wanted.value))
+            except ProviderRefused as error:
+                refused = error
+            else:
+                refused = None
+                if _status(call).ended:
+                    return
+        if refused is not None:
+            call = await self._fetch(call_id)
+            if call is None or not _status(call).ended:
+                raise refused
+
+    async def send(self, order: TextOrder) -> str:
+        """See `Texts.send`."""
+        told: dict[str, Any] = (
+            {} if order.status_url is None else {"status_callback": order.status_url}
+        )
+        message = await _read(
+            self._client.messages.create_async(
+                to=order.to, from_=order.from_, body=order.text, **told
+            )
+        )
+        return _named(message.sid)
+
+    def verify(self, request: HookRequest, now: int) -> None:
+        """See `Voice.verify`."""
+        del now  # the signature does not say when it was made
+        check_twilio(request, auth_tokens=self._tokens)
+
+    def read_status(self, request: HookRequest) -> CallEvent | None:
+        """See `Voice.read_status`."""
+        return read_status(request)
+
+    def read_pressed(self, request: HookRequest) -> Pressed | None:
+        """See `Voice.read_pressed`."""
+        return read_pressed(request)
+
+    def read_text_status(self, request: HookRequest) -> TextEvent | None:
+        """See `Texts.read_text_status`."""
+        return read_text_status(request)
+
+    def read_inbound(self, request: HookRequest) -> Inbound | None:
+        """See `Texts.read_inbound`."""
+        return read_inbound(request)
+
+    def speak(self, script: Say | Ask) -> Spoken:
+        """See `Voice.speak`."""
+        return Spoken(written(script).encode(), XML)
+
+    def reply_text(self, text: str | None) -> tuple[bytes, str]:
+        """See `Texts.reply_text`."""
+        return answered(text).encode(), XML
+
+    async def close(self) -> None:
+        """See `Voice.close`."""
+        await self._wire.close()
+
+    async def _fetch(self, call_id: str) -> _Call | None:
+        try:
+            return cast("_Call", await _read(self._client.calls(call_id).fetch_async()))
+        except ProviderRefused as refused:
+            if refused.provider_code == UNKNOWN:
+                return None
+            raise
+
+    def _told(self, call: _Call, sought: Sought) -> CallEvent:
+        call_id, status = _named(call.sid), _status(call)
+        duration = call.duration or ""
+        return CallEvent(
+            provider=self.name,
+            call_id=call_id,
+            ref=sought.ref,
+            status=status,
+            event=event_id(self.name, call_id, status, "asked"),
+            duration_s=int(duration) if status.ended and duration.isdecimal() else None,
+        )
+
+
+async def _read(asked: Awaitable[T]) -> T:
+    """What the official client made of a reply.
+
+    Raises:
+        ProviderError: as the wire raised it.
+        ProviderUnsure: there is one, but it is not understood; it may have been done.
+    """
+    try:
+        return await asked
+    except ProviderError:
+        raise
+    except (TwilioException, httpx.HTTPError, ValueError, TypeError, LookupError) as error:
+        message = f"twilio's reply is not understood: {type(error).__name__}"
+        hint = "ask what became of it; do not ask again"
+        raise ProviderUnsure(message, hint=hint) from error
+
+
+def _before(call: _Call, since: datetime) -> bool:
+    # A call that still waits to be placed has not started.
+    return isinstance(call.start_time, datetime) and call.start_time < since
+
+
+def _named(sid: str | None) -> str:
+    if not sid:
+        message = "twilio's reply does not name the call or message"
+        raise ProviderUnsure(message, hint="ask what became of it; do not ask again")
+    return sid
+
+
+def _status(call: object) -> CallStatus:
+    said = str(cast("_Call", call).status)
+    status = CALLS.get(said)
+    if status is None:
+        message = f"twilio says that the call is {said[:40]!r}, which is not known"
+        raise ProviderUnsure(message)
+    return status

@@ -1,0 +1,161 @@
+"""The wire to one provider: what it answered, or whether it can have been asked at all.
+
+Official clients retry, follow redirects or tell one error for "never asked" and "no answer". All of
+them send through here instead, where a request is sent once and its fate is told apart exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from headway.core.errors import ProviderRefused, ProviderUnsure
+from headway.runtime.timing import REAL, Timing
+
+UNSURE = frozenset({408, 409, 425})
+"""Statuses of the caller's side that do not say that nothing was begun."""
+
+MAX_REPLY = 4_000_000
+"""Bytes of a reply."""
+
+CONNECTIONS = 100
+_SAID = 300
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """What a provider's own words for a refusal say.
+
+    Attributes:
+        concerns: as in `ProviderRefused`.
+        code: the provider's own; empty if it gave none.
+        text: why, in its words.
+    """
+
+    concerns: str
+    code: str = ""
+    text: str = ""
+
+
+class Wire:
+    """Sends requests to one provider, each once."""
+
+    def __init__(
+        self,
+        provider: str,
+        read_refusal: Callable[[int, bytes], Refusal],
+        *,
+        timeout_ms: int,
+        timing: Timing = REAL,
+    ) -> None:
+        """Connects nothing yet.
+
+        Args:
+            provider: its name, for messages.
+            read_refusal: what a reply of 4xx says, from its status and body.
+            timeout_ms: until when a whole reply must be there.
+            timing: ends what takes too long.
+        """
+        self._provider = provider
+        self._read_refusal = read_refusal
+        self._timeout_s = timeout_ms / 1000
+        self._timing = timing
+        self._http = httpx.AsyncClient(
+            timeout=self._timeout_s,
+            limits=httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=5),
+        )
+
+    async def send(self, request: httpx.Request, auth: httpx.Auth | None = None) -> httpx.Response:
+        """Sends a request, once.
+
+        Args:
+            request: with its whole body.
+            auth: of the caller; None if the request holds it.
+
+        Returns:
+            A reply of 2xx, whole.
+
+        Raises:
+            ProviderRefused: not one byte of the request was sent, or the provider refused it.
+            ProviderUnsure: it was sent, or part of it, and there is no reply that says what became
+                of it.
+        """
+        begun = False
+
+        async def watch(event: str, _: object) -> None:
+            nonlocal begun
+            begun = begun or event.endswith("send_request_headers.started")
+
+        request.extensions = {**request.extensions, "trace": watch}
+        try:
+            async with self._timing.limit(self._timeout_s):
+                reply, body = await self._exchange(request, auth)
+        except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
+            why = f"{type(error).__name__}: {error}".strip(": ")[:_SAID]
+            if begun:
+                message = f"{self._provider} was asked and did not answer: {why}"
+                hint = "ask what became of it; do not ask again"
+                raise ProviderUnsure(message, hint=hint) from None
+            message = f"{self._provider} cannot be reached: {why}"
+            hint = "nothing was sent; check its base_url and the network"
+            raise ProviderRefused(message, hint=hint, concerns="provider") from None
+        if not reply.is_success:
+            raise self._refused(reply, body)
+        return httpx.Response(
+            reply.status_code, headers=_plain(reply), content=body, request=request
+        )
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        await self._http.aclose()
+
+    async def _exchange(
+        self, request: httpx.Request, auth: httpx.Auth | None
+    ) -> tuple[httpx.Response, bytes]:
+        timeout = httpx.Timeout(self._timeout_s).as_dict()
+        request.extensions = {**request.extensions, "timeout": timeout}
+        reply = await self._http.send(request, auth=auth, stream=True, follow_redirects=False)
+        try:
+            body = bytearray()
+            async for part in reply.aiter_bytes():
+                body += part
+                if len(body) > MAX_REPLY:
+                    message = f"the reply is longer than {MAX_REPLY} bytes"
+                    raise httpx.DecodingError(message)
+        finally:
+            await reply.aclose()
+        return reply, bytes(body)
+
+    def _refused(self, reply: httpx.Response, body: bytes) -> ProviderRefused | ProviderUnsure:
+        status = reply.status_code
+        if not reply.is_client_error or status in UNSURE:
+            message = f"{self._provider} answered {status}, which does not say what became of it"
+            return ProviderUnsure(message, hint="ask what became of it; do not ask again")
+        said = self._read_refusal(status, body)
+        number = f" {said.code}" if said.code and said.code != str(status) else ""
+        message = f"{self._provider} refused with {status}{number}: {said.text[:_SAID]}"
+        return ProviderRefused(
+            message.rstrip(": "),
+            concerns="provider" if status == 429 else said.concerns,
+            retry_after_ms=self._retry_after_ms(reply),
+            provider_code=said.code,
+        )
+
+    def _retry_after_ms(self, reply: httpx.Response) -> int | None:
+        written = reply.headers.get("retry-after", "").strip()
+        if written.isascii() and written.isdecimal() and len(written) < 10:
+            return int(written) * 1000
+        try:
+            at = parsedate_to_datetime(written)
+            return max(int(at.timestamp() * 1000) - self._timing.wall_at(), 0)
+        except (ValueError, OverflowError, OSError):
+            return None
+
+
+def _plain(reply: httpx.Response) -> list[tuple[str, str]]:
+    """The headers of a reply whose body has been unpacked."""
+    gone = {"content-encoding", "content-length", "transfer-encoding"}
+    return [one for one in reply.headers.multi_items() if one[0].lower() not in gone]
