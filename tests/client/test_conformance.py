@@ -9,6 +9,7 @@ import pytest
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.conformance import MakeStore
+from headway.testing.conformance.accepting import AcceptGroup
 from headway.testing.conformance.cancelling import CancelGroup
 from headway.testing.conformance.cascading import CascadeGroup
 from headway.testing.conformance.claiming import ClaimGroup, LaneGroup
@@ -18,6 +19,7 @@ from headway.testing.conformance.explaining import WhyGroup
 from headway.testing.conformance.fencing import FencingGroup
 from headway.testing.conformance.following import FollowGroup
 from headway.testing.conformance.handing_over import HandOverGroup, ReconcileGroup
+from headway.testing.conformance.known_keys import KnownKeysGroup
 from headway.testing.conformance.leases import LeaseGroup, SweepGroup
 from headway.testing.conformance.ordering import OrderGroup, SchedulingGroup
 from headway.testing.conformance.parking import ParkingGroup
@@ -50,6 +52,7 @@ NOT_OVER_HTTP = {
         "a job expires after a span; the suite's clock is not this machine's"
     ),
     "test_job_without_a_due_time_is_due_now": "as before",
+    "test_new_life_asks_those_given_again": "only a store is told of other candidates",
 }
 """What the suite asks of a store, and HTTP does not give; and why."""
 
@@ -67,6 +70,7 @@ class TestServedStore(
     ClosingGroup,
     CancelGroup,
     CascadeGroup,
+    AcceptGroup,
     EnqueueGroup,
     WhyGroup,
     FencingGroup,
@@ -85,6 +89,7 @@ class TestServedStore(
     NewLifeGroup,
     SettleGroup,
     SignalGroup,
+    KnownKeysGroup,
     SlotsGroup,
 ):
     @pytest.fixture

@@ -91,6 +91,7 @@ async def test_a_job_is_stored_with_all_that_its_body_says(rig: Rig):
         "keep_ms": 86_400_000,
         "key_for_ms": 172_800_000,
         "cascade": False,
+        "on_accepted": None,
     }
 
 

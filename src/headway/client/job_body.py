@@ -101,6 +101,8 @@ def _policy_fields(policy: JobPolicy) -> Fields:
         }
     if policy.cascade:
         body["cascade"] = True
+    if policy.on_accepted is not None:
+        body["on_accepted"] = {"kind": policy.on_accepted.kind, "lane": policy.on_accepted.lane}
     return body
 
 

@@ -32,6 +32,7 @@ def signal_body(signal: Signal) -> Fields:
         "after": signal.after_ms,
         "reason": signal.reason,
         "candidate": signal.candidate,
+        "offer": signal.offer or None,
     }
     match signal.kind:
         case SignalKind.FINAL:

@@ -25,6 +25,8 @@ class SignalOptions(TypedDict, total=False):
         reason: of a final dead or declined.
         after: of a final retry: the delay, as "90s" or a timedelta.
         candidate: who answers an offer; whoever is asked if not given.
+        offer: it is about an offer alone, such as the end of the call that asked: late once the
+            candidate has accepted.
     """
 
     final: Final
@@ -35,6 +37,7 @@ class SignalOptions(TypedDict, total=False):
     reason: str
     after: object
     candidate: str
+    offer: bool
 
 
 def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
@@ -69,6 +72,7 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
         after_ms=None if after is None else parse_duration(after),
         reason=options.get("reason", ""),
         candidate=options.get("candidate", ""),
+        offer=options.get("offer", False),
     )
 
 

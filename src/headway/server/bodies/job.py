@@ -57,6 +57,13 @@ class FollowUpBody(Body):
     )
 
 
+class AcceptedBody(Body):
+    """What follows an acceptance, in the same step."""
+
+    kind: Name = Field(description="Its arguments are job, state, candidate and run.")
+    lane: Name | None = Field(default=None, description="Null for the lane of its cause.")
+
+
 class WorkBody(Body):
     """What is to be done, and where it waits."""
 
@@ -124,6 +131,10 @@ class PolicyBody(Body):
     key_for: Span | None = Field(default=None, description="How long its key lives after its end.")
     cascade: bool | None = Field(
         default=None, description="Whether it is offered to candidates; true where it has any."
+    )
+    on_accepted: AcceptedBody | None = Field(
+        default=None,
+        description="With candidates: what follows an acceptance, after which it awaits its end.",
     )
 
 

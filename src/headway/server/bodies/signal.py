@@ -40,6 +40,10 @@ class SignalBody(Body):
         default="", max_length=MAX_NAME, description="Who answers an offer; else whoever is asked."
     )
 
+    offer: bool = Field(
+        default=False, description="It is about an offer alone: late once that was accepted."
+    )
+
     def signal(self, key: str) -> Signal:
         """The signal for a key.
 
@@ -52,6 +56,7 @@ class SignalBody(Body):
             "body": self.body,
             "reason": self.reason,
             "candidate": self.candidate.replace("\0", "\ufffd"),
+            "offer": self.offer,
         }
         if self.final is not None:
             options["final"] = self.final

@@ -101,9 +101,9 @@ class _Maker:
         )
         self._caller.check_tenant(job.tenant)
         self._caller.check_lane(job.lane)
-        follow = job.policy.on_final
-        if follow is not None and follow.lane is not None and kind is None:
-            self._caller.check_lane(follow.lane)
+        for follow in (job.policy.on_final, job.policy.on_accepted):
+            if follow is not None and follow.lane is not None and kind is None:
+                self._caller.check_lane(follow.lane)
         return job
 
     def _of_kind(self, kind: Kind, body: JobBody, id: str, due_at: int | None) -> NewJob:  # noqa: A002
@@ -141,6 +141,9 @@ class _Maker:
         if body.cascade is not None and body.cascade != cascade:
             message = f"{body.kind}: a cascade has candidates, and nothing else has any"
             raise InvalidValue(message, hint="pass candidates, in the order to be asked")
+        if body.on_accepted is not None and not cascade:
+            message = f"{body.kind}: on_accepted is of a cascade"
+            raise InvalidValue(message, hint="pass candidates, or leave it out")
         lane = "main" if body.lane is None else body.lane
         tenant = self._caller.tenant(body.tenant) or ""
         expires_at = None
@@ -197,6 +200,7 @@ def policy_of(body: JobBody) -> JobPolicy:
         keep_ms=_or(body.keep, usual.keep_ms),
         key_for_ms=_or(body.key_for, usual.key_for_ms),
         cascade=body.candidates is not None,
+        on_accepted=_accepted(body),
     )
     # The very same object, so that stores see at once that nothing is special.
     return usual if policy == usual else policy
@@ -228,3 +232,8 @@ def _follow_up(body: JobBody) -> FollowUp | None:
         return None
     states = tuple(dict.fromkeys(State(one) for one in given.states))
     return FollowUp(kind=given.kind, lane=given.lane, states=states)
+
+
+def _accepted(body: JobBody) -> FollowUp | None:
+    given = body.on_accepted
+    return None if given is None else FollowUp(kind=given.kind, lane=given.lane, states=())

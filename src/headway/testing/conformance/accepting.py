@@ -25,7 +25,7 @@ KEPT = policy_with(
     cascade=True,
     reconcile="ask",
     on_final=FollowUp(kind="alert", states=(State.DEAD,)),
-    on_accepted=FollowUp(kind="taken", lane="news"),
+    on_accepted=FollowUp(kind="taken", lane="news", states=()),
 )
 OFFER_MS = 300_000
 YEAR_MS = 365 * 86_400_000
