@@ -1,0 +1,20 @@
+"""A telephone world that reaches nobody: for tests, for tutorials, and to try things out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.systems.telephony.simulated.provider import Simulated
+from headway.systems.telephony.simulated.settings import SimulatedSettings, read_table
+
+
+def make(settings: Mapping[str, object]) -> Simulated:
+    """Makes the simulated provider.
+
+    Args:
+        settings: the table [telephony.simulated].
+
+    Raises:
+        InvalidValue: it holds what is unknown or unusable.
+    """
+    return Simulated(read_table(SimulatedSettings, "telephony.simulated", settings))

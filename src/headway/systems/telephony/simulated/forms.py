@@ -1,0 +1,165 @@
+"""The fields of the simulated world's webhooks: Twilio's, written and read.
+
+Source: Twilio, "StatusCallback", "Gather", "Messaging webhooks".
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+from headway.core.errors import InvalidValue
+from headway.server.hooks.request import HookRequest, only, read_form
+from headway.server.hooks.said import event_id
+from headway.systems.telephony.simulated.application import Notice, reason_of_text
+from headway.systems.telephony.simulated.ledger import Call, Text
+from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
+from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed
+
+Fields = list[tuple[str, str]]
+
+_VERSION = "2010-04-01"
+_SOURCE = "call-progress-events"
+
+
+def rfc2822(at: int) -> str:
+    """An instant as Twilio writes it."""
+    return format_datetime(datetime.fromtimestamp(at // 1000, UTC))
+
+
+def call_fields(account: str, call: Call, status: str) -> Fields:
+    """What every webhook about a call says."""
+    plan = call.plan
+    return [
+        ("AccountSid", account),
+        ("ApiVersion", _VERSION),
+        ("CallSid", call.sid),
+        ("CallStatus", status),
+        ("Called", plan.to),
+        ("Caller", plan.from_),
+        ("Direction", "outbound-api"),
+        ("From", plan.from_),
+        ("To", plan.to),
+    ]
+
+
+def status_fields(account: str, call: Call, notice: Notice) -> Fields:
+    """What a status webhook about a call says."""
+    status = "initiated" if notice.event == "initiated" else notice.status.value
+    fields = call_fields(account, call, status)
+    fields += [
+        ("Timestamp", rfc2822(notice.at)),
+        ("CallbackSource", _SOURCE),
+        ("SequenceNumber", str(notice.number)),
+    ]
+    if notice.status.ended:
+        length = notice.duration_s or 0
+        fields += [("CallDuration", str(length)), ("Duration", str(-(-length // 60)))]
+    if notice.status is CallStatus.FAILED:
+        fields += [("SipResponseCode", "404"), ("ErrorCode", "32011")]
+    return fields
+
+
+def text_fields(account: str, text: Text, status: TextStatus) -> Fields:
+    """What a status webhook about a message says."""
+    fields = [
+        ("AccountSid", account),
+        ("ApiVersion", _VERSION),
+        ("From", text.plan.from_),
+        ("MessageSid", text.sid),
+        ("MessageStatus", status.value),
+        ("SmsSid", text.sid),
+        ("SmsStatus", status.value),
+        ("To", text.plan.to),
+    ]
+    if reason := reason_of_text(status):
+        fields.append(("ErrorCode", reason.partition(" ")[0]))
+    return fields
+
+
+def inbound_fields(account: str, text: Text) -> Fields:
+    """What the webhook says when somebody writes."""
+    return [
+        ("AccountSid", account),
+        ("ApiVersion", _VERSION),
+        ("Body", text.plan.text),
+        ("From", text.plan.from_),
+        ("MessageSid", text.sid),
+        ("NumMedia", "0"),
+        ("NumSegments", "1"),
+        ("SmsMessageSid", text.sid),
+        ("SmsSid", text.sid),
+        ("SmsStatus", "received"),
+        ("To", text.plan.to),
+    ]
+
+
+def read_call_status(name: str, request: HookRequest) -> CallEvent | None:
+    """What a status webhook says of a call; None if it is of another sort.
+
+    Raises:
+        InvalidValue: the status is unknown.
+    """
+    form = read_form(request.body)
+    status, sid = only(form, "CallStatus"), only(form, "CallSid")
+    if status is None or sid is None or only(form, "CallbackSource") != _SOURCE:
+        return None
+    try:
+        known = CallStatus("queued" if status == "initiated" else status)
+    except ValueError:
+        message = f"the call's status {status[:40]!r} is unknown"
+        raise InvalidValue(message) from None
+    length = only(form, "CallDuration")
+    return CallEvent(
+        provider=name,
+        call_id=sid,
+        ref=request.asked("ref"),
+        status=known,
+        event=event_id(name, sid, status, only(form, "SequenceNumber") or ""),
+        duration_s=int(length) if length and length.isdecimal() else None,
+        reason="the number cannot be reached" if known is CallStatus.FAILED else "",
+        body=dict(form),
+    )
+
+
+def read_pressed_keys(name: str, request: HookRequest) -> Pressed | None:
+    """Which keys an answer webhook tells; None if it is of another sort."""
+    form = read_form(request.body)
+    sid, digits = only(form, "CallSid"), only(form, "Digits")
+    if sid is None or digits is None:
+        return None
+    event = event_id(name, sid, "pressed", request.query, digits)
+    return Pressed(call_id=sid, ref=request.asked("ref"), digits=digits, event=event)
+
+
+def read_text_event(name: str, request: HookRequest) -> TextEvent | None:
+    """What a status webhook says of a message; None if it is of another sort.
+
+    Raises:
+        InvalidValue: the status is unknown.
+    """
+    form = read_form(request.body)
+    status, sid = only(form, "MessageStatus"), only(form, "MessageSid")
+    if status is None or sid is None:
+        return None
+    if status not in {one.value for one in TextStatus}:
+        message = f"the message's status {status[:40]!r} is unknown"
+        raise InvalidValue(message)
+    return TextEvent(
+        provider=name,
+        message_id=sid,
+        ref=request.asked("ref"),
+        status=TextStatus(status),
+        event=event_id(name, sid, status),
+        reason=reason_of_text(TextStatus(status)),
+    )
+
+
+def read_inbound_text(name: str, request: HookRequest) -> Inbound | None:
+    """What a webhook tells that somebody wrote; None if it is of another sort."""
+    form = read_form(request.body)
+    sid, text = only(form, "MessageSid"), only(form, "Body")
+    from_, to = only(form, "From"), only(form, "To")
+    if sid is None or text is None or from_ is None or to is None:
+        return None
+    return Inbound(from_=from_, to=to, text=text, event=event_id(name, sid))

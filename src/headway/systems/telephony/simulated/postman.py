@@ -1,0 +1,106 @@
+"""The postman: carries webhooks to the application, not always well."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from headway.systems.telephony.simulated.application import NotHeard, NotUnderstood
+from headway.systems.telephony.simulated.pace import Pace
+from headway.systems.telephony.simulated.post import Carriage
+from headway.systems.telephony.simulated.tasks import Tasks
+
+AGAIN_MS = 1_000
+"""When a webhook comes that comes twice; and when it is tried again the first time."""
+
+Deliver = Callable[[], Awaitable[None]]
+
+
+@dataclass(kw_only=True, slots=True)
+class _Chain:
+    """What is under way of one call: prompt webhooks come in their order."""
+
+    before: asyncio.Task[None] | None = None
+    held: list[Deliver] = field(default_factory=list[Deliver])
+
+
+class Postman:
+    """Carries the webhooks of one world.
+
+    Args:
+        pace: of the world.
+        tasks: in which it walks.
+        posts: counts what became of them: sent, lost, late, twice, disordered, refused (by the
+            application), undelivered (not answered, however often it was tried).
+    """
+
+    def __init__(self, pace: Pace, tasks: Tasks, posts: Counter[str]) -> None:
+        self._pace = pace
+        self._tasks = tasks
+        self._posts = posts
+        self._chains: dict[str, _Chain] = {}
+
+    def send(
+        self, sid: str, carriage: Carriage, deliver: Deliver, *, tries: int = 1, last: bool = False
+    ) -> None:
+        """Sends a webhook; returns at once.
+
+        Args:
+            sid: of its call or message.
+            carriage: what becomes of it.
+            deliver: brings it; raises NotHeard.
+            tries: how often at most.
+            last: nothing comes after it.
+        """
+        chain = self._chains.setdefault(sid, _Chain())
+        if last:
+            del self._chains[sid]
+        if carriage.waits and not last:
+            self._posts["disordered"] += 1
+            chain.held.append(deliver)
+            return
+        bring = self._bring(chain, chain.before, carriage, deliver, tries)
+        walk = self._tasks.spawn(bring)
+        if carriage.prompt:
+            chain.before = walk
+
+    async def _bring(
+        self,
+        chain: _Chain,
+        before: asyncio.Task[None] | None,
+        carriage: Carriage,
+        deliver: Deliver,
+        tries: int,
+    ) -> None:
+        if before is not None and carriage.prompt:
+            await asyncio.wait([before])
+        if carriage.late_ms:
+            self._posts["late"] += 1
+            await self._pace.pause(carriage.late_ms)
+        if carriage.lost:
+            self._posts["lost"] += 1
+        else:
+            await self._try(deliver, tries)
+        while chain.held:
+            await self._try(chain.held.pop(0), tries)
+        if carriage.twice and not carriage.lost:
+            self._posts["twice"] += 1
+            await self._pace.pause(AGAIN_MS)
+            await self._try(deliver, tries)
+
+    async def _try(self, deliver: Deliver, tries: int) -> None:
+        for nth in range(tries):
+            if nth:
+                await self._pace.pause(AGAIN_MS * 2 ** (nth - 1))
+            try:
+                await deliver()
+            except NotUnderstood:
+                self._posts["refused"] += 1
+                return
+            except NotHeard:
+                continue
+            self._posts["sent"] += 1
+            return
+        self._posts["undelivered"] += 1

@@ -1,0 +1,228 @@
+"""The simulated provider: calls and messages in a world of its own, in this process."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
+from headway.runtime.timing import REAL, Timing
+from headway.server.hooks.request import HookRequest
+from headway.server.hooks.twilio_signature import check_twilio
+from headway.systems.telephony.simulated.application import (
+    DirectApplication,
+    Notice,
+    Tell,
+    event_of,
+)
+from headway.systems.telephony.simulated.forms import (
+    read_call_status,
+    read_inbound_text,
+    read_pressed_keys,
+    read_text_event,
+)
+from headway.systems.telephony.simulated.http_application import HttpApplication
+from headway.systems.telephony.simulated.ledger import CallPlan, TextPlan
+from headway.systems.telephony.simulated.script import Fate, Taking
+from headway.systems.telephony.simulated.settings import SimulatedSettings
+from headway.systems.telephony.simulated.twiml import write_reply, write_twiml
+from headway.systems.telephony.simulated.world import World
+from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder
+from headway.systems.telephony.voice import (
+    Ask,
+    CallEvent,
+    CallOrder,
+    Dialled,
+    Fetch,
+    Pressed,
+    Say,
+    Sought,
+    Spoken,
+)
+
+_ALL = frozenset({"initiated", "ringing", "answered", "completed"})
+_E164 = re.compile(r"\+[1-9]\d{6,14}", re.ASCII)
+_HERE = "here:"
+
+
+class Simulated:
+    """A provider of calls and messages that reaches nobody.
+
+    Its calls live in this process and end with it; another process knows nothing of them.
+
+    Attributes:
+        world: in which its calls are.
+    """
+
+    name = "simulated"
+
+    def __init__(
+        self,
+        settings: SimulatedSettings | None = None,
+        *,
+        timing: Timing = REAL,
+        tell: Tell | None = None,
+        mark: str | None = None,
+    ) -> None:
+        """A provider in whose world nothing has happened.
+
+        Args:
+            settings: what happens how often.
+            timing: real or virtual time.
+            tell: hears what webhooks would say; None for webhooks.
+            mark: what ids are made of; None for what no other world has.
+        """
+        chosen = settings or SimulatedSettings()
+        self._key = chosen.key or secrets.token_hex(16)
+        application = (
+            HttpApplication("AC" + "0" * 32, self._key)
+            if tell is None
+            else DirectApplication(self.name, tell)
+        )
+        self._is_told_here = tell is not None
+        self.world = World(chosen, application, timing=timing, mark=mark)
+        if tell is not None:
+            self.world.inbound_urls.setdefault("", _HERE)
+
+    async def dial(self, order: CallOrder) -> Dialled:
+        """See `Voice.dial`."""
+        fate, nth = self._take(order.to, order.from_)
+        fetched = order.script.url if isinstance(order.script, Fetch) else None
+        plan = CallPlan(
+            ref=order.ref,
+            to=order.to,
+            from_=order.from_,
+            words=None if isinstance(order.script, Fetch) else write_twiml(order.script),
+            words_url=fetched,
+            status_url=order.status_url,
+            status_events=_ALL,
+            ring_ms=order.ring_s * 1_000,
+            limit_ms=14_400_000 if order.limit_s is None else order.limit_s * 1_000,
+        )
+        call = self.world.place(plan, fate, nth)
+        await self._reply(fate)
+        return Dialled(self.name, call.sid)
+
+    async def look_up(self, sought: Sought) -> CallEvent | None:
+        """See `Voice.look_up`; a call is found by its reference where its id is not known."""
+        self._must_be_there()
+        ledger = self.world.ledger
+        if sought.call_id is None:
+            call = ledger.by_ref(sought.ref)
+        else:
+            call = ledger.calls.get(sought.call_id)
+        if call is None:
+            return None
+        notice = Notice(
+            event="asked",
+            status=call.status,
+            number=call.told,
+            at=self.world.pace.now_at(),
+            duration_s=call.duration_s,
+        )
+        return event_of(self.name, call, notice)
+
+    async def hang_up(self, call_id: str) -> None:
+        """See `Voice.hang_up`.
+
+        Raises:
+            ProviderRefused: there is no such call.
+        """
+        self._must_be_there()
+        try:
+            await self.world.hang_up(call_id)
+        except InvalidValue as error:
+            raise ProviderRefused(error.message, provider_code="20404") from error
+
+    async def send(self, order: TextOrder) -> str:
+        """See `Texts.send`."""
+        fate, nth = self._take(order.to, order.from_)
+        url = order.status_url
+        plan = TextPlan(
+            ref=order.ref,
+            to=order.to,
+            from_=order.from_,
+            text=order.text,
+            status_url=_HERE if url is None and self._is_told_here else url,
+        )
+        text = self.world.send(plan, fate, nth)
+        await self._reply(fate)
+        return text.sid
+
+    def verify(self, request: HookRequest, now: int) -> None:
+        """See `Voice.verify`."""
+        del now
+        check_twilio(request, auth_tokens=[self._key])
+
+    def read_status(self, request: HookRequest) -> CallEvent | None:
+        """See `Voice.read_status`."""
+        return read_call_status(self.name, request)
+
+    def read_pressed(self, request: HookRequest) -> Pressed | None:
+        """See `Voice.read_pressed`."""
+        return read_pressed_keys(self.name, request)
+
+    def read_text_status(self, request: HookRequest) -> TextEvent | None:
+        """See `Texts.read_text_status`."""
+        return read_text_event(self.name, request)
+
+    def read_inbound(self, request: HookRequest) -> Inbound | None:
+        """See `Texts.read_inbound`."""
+        return read_inbound_text(self.name, request)
+
+    def speak(self, script: Say | Ask) -> Spoken:
+        """See `Voice.speak`."""
+        return Spoken(write_twiml(script).encode(), "application/xml")
+
+    def reply_text(self, text: str | None) -> tuple[bytes, str]:
+        """See `Texts.reply_text`."""
+        return write_reply(text).encode(), "application/xml"
+
+    async def close(self) -> None:
+        """Ends all calls, without a word to anybody."""
+        await self.world.close()
+
+    def _take(self, to: str, from_: str) -> tuple[Fate, int]:
+        """Takes a request.
+
+        Raises:
+            ProviderRefused: it is not taken.
+            ProviderUnsure: it is not taken either, but nobody can know.
+        """
+        if self.world.rates.away:
+            message = "the simulated provider is away"
+            raise ProviderRefused(message, concerns="provider")
+        if not _E164.fullmatch(to):
+            message = f"{to[:40]!r} is no telephone number"
+            raise ProviderRefused(message, hint="+15551234567", provider_code="21211")
+        if not _E164.fullmatch(from_) or (self.world.numbers and from_ not in self.world.numbers):
+            message = f"{from_[:40]!r} is none of the simulated provider's numbers"
+            hint = "add it to telephony.simulated.numbers"
+            raise ProviderRefused(message, hint=hint, concerns="sender", provider_code="21210")
+        fate, nth = self.world.next_fate(to)
+        match fate.taking:
+            case Taking.REFUSED:
+                message = f"{to} cannot be called"
+                raise ProviderRefused(message, provider_code="21217")
+            case Taking.TOO_MANY:
+                message = "the simulated provider was asked too often"
+                raise ProviderRefused(
+                    message, concerns="provider", retry_after_ms=1_000, provider_code="20429"
+                )
+            case Taking.BROKEN:
+                message = "the simulated provider has failed"
+                raise ProviderUnsure(message)
+            case Taking.TAKEN | Taking.UNSURE | Taking.CUT:
+                return fate, nth
+
+    async def _reply(self, fate: Fate) -> None:
+        if self.world.rates.reply:
+            await self.world.pace.pause(self.world.rates.reply)
+        if fate.taking is not Taking.TAKEN:
+            message = "the reply of the simulated provider never came"
+            raise ProviderUnsure(message)
+
+    def _must_be_there(self) -> None:
+        if self.world.rates.away:
+            message = "the simulated provider is away"
+            raise ProviderUnsure(message)

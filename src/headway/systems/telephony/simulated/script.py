@@ -1,0 +1,150 @@
+"""The script of the simulated world: what becomes of each call and message.
+
+All is drawn from the seed, the number that is called and how often it was called before, never
+from a clock: the same seed gives the same day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headway.core.draw import draw
+from headway.systems.telephony.simulated.people import KEYS, Answer, Person
+from headway.systems.telephony.simulated.settings import Rates
+from headway.systems.telephony.voice import CallStatus
+
+
+class Taking(StrEnum):
+    """What becomes of a request to the provider."""
+
+    TAKEN = "taken"
+    REFUSED = "refused"
+    TOO_MANY = "too_many"
+    UNSURE = "unsure"
+    CUT = "cut"
+    BROKEN = "broken"
+
+    @property
+    def done(self) -> bool:
+        """Whether what was asked for is done, whatever is replied."""
+        return self in {Taking.TAKEN, Taking.UNSURE, Taking.CUT}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fate:
+    """What becomes of a call or a message.
+
+    Attributes:
+        taking: what becomes of the request.
+        end: how a call ends, if nobody hangs up before.
+        ring_ms: how long it rings before it is answered.
+        talk_ms: how long it lasts if its script asks nothing.
+        think_ms: how long the person takes to press a key or to write.
+        digits: the keys that are pressed; empty for none.
+        text: what is written; empty for nothing.
+        leaves_ms: when the person hangs up in the middle; None if not.
+        arrives: whether a message does.
+    """
+
+    taking: Taking
+    end: CallStatus
+    ring_ms: int
+    talk_ms: int
+    think_ms: int
+    digits: str
+    text: str
+    leaves_ms: int | None
+    arrives: bool
+
+
+_ENDS: Mapping[str, CallStatus] = {
+    "answer": CallStatus.COMPLETED,
+    "busy": CallStatus.BUSY,
+    "no_answer": CallStatus.NO_ANSWER,
+    "failed": CallStatus.FAILED,
+}
+_TAKINGS = frozenset(one.value for one in Taking)
+_TOLD: Mapping[Answer, CallStatus] = {
+    Answer.IGNORE: CallStatus.NO_ANSWER,
+    Answer.BUSY: CallStatus.BUSY,
+    Answer.FAILS: CallStatus.FAILED,
+}
+
+
+def fate_of(rates: Rates, person: Person, seed: int, to: str, nth: int, told: int) -> Fate:
+    """What becomes of a call or a message.
+
+    Args:
+        rates: what happens how often.
+        person: who is called.
+        seed: any whole number.
+        to: the number.
+        nth: how often it was called or written to before; from 0.
+        told: the same, counted since the person was told what to do.
+
+    Returns:
+        The same for the same arguments.
+    """
+
+    def unit(purpose: str) -> float:
+        return draw(f"{seed}:{to}:{nth}:{purpose}")
+
+    answer = person.answer(told)
+    talk = _ms(person.talk_s, rates.talk, unit("talk"))
+    key = _key(answer, rates, unit("press"))
+    leaves = answer is Answer.HANGS_UP or (answer is None and unit("leaves") < rates.hang_up)
+    return Fate(
+        taking=_taking(answer, rates, unit("taking")),
+        end=_end(answer, rates, unit("end")),
+        ring_ms=_ms(person.ring_s, rates.ring, unit("ring")),
+        talk_ms=talk,
+        think_ms=_ms(person.after_s, rates.think, unit("think")),
+        digits=person.digits if person.digits is not None and key else key,
+        text=person.text if person.text is not None and key else key,
+        leaves_ms=round(talk * unit("leaves at")) if leaves else None,
+        arrives=answer is not Answer.FAILS and unit("arrives") >= rates.undelivered,
+    )
+
+
+def chosen(shares: Mapping[str, float], unit: float) -> str | None:
+    """One of several, each as often as its share says; None for what is left to 1.
+
+    Args:
+        shares: not more than 1 together.
+        unit: from 0 to below 1.
+    """
+    for name, share in shares.items():
+        if unit < share:
+            return name
+        unit -= share
+    return None
+
+
+def _taking(answer: Answer | None, rates: Rates, unit: float) -> Taking:
+    if answer is not None:
+        return Taking(answer.value) if answer.value in _TAKINGS else Taking.TAKEN
+    return Taking(chosen(rates.unusual(), unit) or Taking.TAKEN)
+
+
+def _end(answer: Answer | None, rates: Rates, unit: float) -> CallStatus:
+    if answer is None or answer.value in _TAKINGS:
+        # What is left for rounding's sake belongs to nobody; somebody answers then.
+        return _ENDS[chosen(rates.ends(), unit) or "answer"]
+    return _TOLD.get(answer, CallStatus.COMPLETED)
+
+
+def _key(answer: Answer | None, rates: Rates, unit: float) -> str:
+    if answer is None or answer.value in _TAKINGS:
+        answer = Answer(chosen(rates.presses(), unit) or Answer.SILENT)
+    if answer in {Answer.TALKS, Answer.HANGS_UP}:
+        answer = Answer.SILENT
+    return KEYS.get(answer, "")
+
+
+def _ms(told_s: float | None, bounds: tuple[int, int], unit: float) -> int:
+    if told_s is not None:
+        return round(told_s * 1000)
+    least, most = bounds
+    return least + round(unit * (most - least))

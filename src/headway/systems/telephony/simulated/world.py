@@ -1,0 +1,195 @@
+"""The simulated telephone world: who is called, who answers, and who is told."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import blake2b
+
+from headway.core.errors import InvalidValue
+from headway.runtime.timing import REAL, Timing
+from headway.systems.telephony.simulated.application import Application, Notice
+from headway.systems.telephony.simulated.ledger import Call, CallPlan, Ledger, Text, TextPlan
+from headway.systems.telephony.simulated.life import Life
+from headway.systems.telephony.simulated.pace import Pace
+from headway.systems.telephony.simulated.people import Person
+from headway.systems.telephony.simulated.post import carriage_of
+from headway.systems.telephony.simulated.postman import Postman
+from headway.systems.telephony.simulated.script import Fate, fate_of
+from headway.systems.telephony.simulated.settings import Rates, SimulatedSettings
+from headway.systems.telephony.simulated.tasks import Tasks
+from headway.systems.telephony.simulated.texting import Texting
+from headway.systems.telephony.voice import CallStatus
+
+_EVENTS: Mapping[CallStatus, str] = {
+    CallStatus.QUEUED: "initiated",
+    CallStatus.RINGING: "ringing",
+    CallStatus.IN_PROGRESS: "answered",
+}
+
+
+class World:
+    """One simulated telephone world.
+
+    Attributes:
+        ledger: all calls and messages.
+        rates: what happens how often now.
+        numbers: that calls can be made from; empty for any.
+        inbound_urls: where it is told that somebody wrote to a number; "" stands for any.
+        pace: its time.
+    """
+
+    def __init__(
+        self,
+        settings: SimulatedSettings,
+        application: Application,
+        *,
+        timing: Timing = REAL,
+        mark: str | None = None,
+    ) -> None:
+        """A world in which nothing has happened.
+
+        Args:
+            settings: what happens how often.
+            application: is told.
+            timing: real or virtual time.
+            mark: what its ids are made of; None for what no other world has.
+        """
+        self.ledger = Ledger(settings.channels)
+        self.rates: Rates = settings
+        self.numbers = set(settings.numbers)
+        self.inbound_urls = {} if settings.inbound_url is None else {"": settings.inbound_url}
+        self.pace = Pace(timing, settings.speed)
+        self._seed = settings.seed
+        self._mark = secrets.token_hex(8) if mark is None else mark
+        self._application = application
+        self._tasks = Tasks()
+        self._postman = Postman(self.pace, self._tasks, self.ledger.posts)
+        self._texting = Texting(
+            ledger=self.ledger,
+            pace=self.pace,
+            tasks=self._tasks,
+            application=application,
+            post=self._post,
+            new_sid=self._new_sid,
+            inbound_urls=self.inbound_urls,
+        )
+        self._lives: dict[str, Life] = {}
+        self._asked: Counter[str] = Counter()
+        self._people: dict[str, tuple[Person, int]] = {}
+        self._made = 0
+
+    def change(self, written: Mapping[str, object]) -> None:
+        """Changes rates from now on; see `Rates.changed`.
+
+        Raises:
+            InvalidValue: they are unknown, or cannot be.
+        """
+        self.rates = self.rates.changed(written)
+
+    def set_person(self, phone: str, person: Person) -> None:
+        """Tells what the person at a number does from now on."""
+        self._people[phone] = (person, self._asked[phone])
+
+    def next_fate(self, to: str) -> tuple[Fate, int]:
+        """Draws what becomes of the next request that concerns a number; each is drawn once.
+
+        Returns:
+            The fate, and how often the number was called or written to before.
+        """
+        nth = self._asked[to]
+        self._asked[to] += 1
+        person, since = self._people.get(to, (Person(), 0))
+        fate = fate_of(self.rates, person, self._seed, to, nth, nth - since)
+        self.ledger.takings[fate.taking] += 1
+        return fate, nth
+
+    def place(self, plan: CallPlan, fate: Fate, nth: int) -> Call:
+        """Begins a call; returns at once.
+
+        Args:
+            plan: what it is placed with.
+            fate: from `next_fate`, as is the next.
+            nth: how often the number was called or written to before.
+        """
+        sid = self._new_sid("CA")
+        call = Call(sid=sid, plan=plan, fate=fate, nth=nth, placed_at=self.pace.now_at())
+        self.ledger.began(call)
+        self._tell(call)
+        self._lives[sid] = life = Life(call, self.pace, self._application, self._tell)
+        self._tasks.spawn(life.run())
+        return call
+
+    def send(self, plan: TextPlan, fate: Fate, nth: int) -> Text:
+        """Sends a message; returns at once; as `place`."""
+        return self._texting.send(plan, fate, nth)
+
+    def write(self, from_: str, to: str, text: str) -> Text:
+        """Lets a person write to one of the numbers; returns at once."""
+        return self._texting.write(from_, to, text)
+
+    async def hang_up(self, sid: str) -> None:
+        """Ends a call, as either side does; returns when it has ended, or had.
+
+        Raises:
+            InvalidValue: there is no such call.
+        """
+        if sid not in self.ledger.calls:
+            message = f"there is no call {sid[:40]!r}"
+            raise InvalidValue(message)
+        life = self._lives.get(sid)
+        if life is not None:
+            life.hang_up()
+            await life.ended.wait()
+
+    def lead_on(self, sid: str, words: str | None, url: str | None, method: str) -> bool:
+        """Has other words followed in a call; whether somebody listens to them."""
+        life, call = self._lives.get(sid), self.ledger.calls.get(sid)
+        if life is None or call is None or call.status is not CallStatus.IN_PROGRESS:
+            return False
+        life.lead_on(words, url, method)
+        return True
+
+    async def idle(self) -> None:
+        """Returns when nobody talks and no webhook is under way."""
+        await self._tasks.idle()
+
+    async def close(self) -> None:
+        """Ends all that goes on, without a word to anybody."""
+        await self._tasks.close()
+        await self._application.close()
+
+    def _new_sid(self, kind: str) -> str:
+        """An id that no other world makes; the same in the same order for the same mark."""
+        self._made += 1
+        drawn = blake2b(f"{self._mark}:{self._made}".encode(), digest_size=16).hexdigest()
+        return kind + drawn
+
+    def _tell(self, call: Call) -> None:
+        if call.status.ended:
+            self.ledger.ended(call)
+            self._lives.pop(call.sid, None)
+        event = _EVENTS.get(call.status, "completed")
+        if call.plan.status_url is None or event not in call.plan.status_events:
+            return
+        notice = Notice(
+            event=event,
+            status=call.status,
+            number=call.told,
+            at=self.pace.now_at(),
+            duration_s=call.duration_s,
+        )
+        call.told += 1
+        self._post(
+            call.sid,
+            f"{call.plan.to}:{call.nth}:{event}",
+            lambda: self._application.call_status(call, notice),
+            last=call.status.ended,
+        )
+
+    def _post(
+        self, sid: str, purpose: str, deliver: Callable[[], Awaitable[None]], *, last: bool
+    ) -> None:
+        carriage = carriage_of(self.rates, self._seed, purpose)
+        self._postman.send(sid, carriage, deliver, tries=self.rates.post_tries, last=last)
