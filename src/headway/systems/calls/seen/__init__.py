@@ -1,0 +1,1 @@
+"""What is seen of calls from outside: counts, alerts and metrics."""

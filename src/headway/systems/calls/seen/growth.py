@@ -1,0 +1,42 @@
+"""Growth: by how much counts have grown lately."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+
+class Growth:
+    """By how much counts have grown lately; what they were at the first look is not growth."""
+
+    def __init__(self, within_ms: int) -> None:
+        """Has seen nothing.
+
+        Args:
+            within_ms: what grew longer ago is forgotten.
+        """
+        self._within_ms = within_ms
+        self._seen: Mapping[str, int] | None = None
+        self._grown: dict[str, deque[tuple[int, int]]] = {}
+
+    def note(self, counts: Mapping[str, int], at: int) -> dict[str, int]:
+        """Says by how much each has grown.
+
+        Args:
+            counts: by label, as they are now.
+            at: now, in ms.
+
+        Returns:
+            The growth by label, without those that have not grown.
+        """
+        before, self._seen = self._seen, dict(counts)
+        for label, count in counts.items():
+            grown = 0 if before is None else count - before.get(label, 0)
+            if grown > 0:
+                self._grown.setdefault(label, deque()).append((at, grown))
+        for label, grown in list(self._grown.items()):
+            while grown and at - grown[0][0] > self._within_ms:
+                grown.popleft()
+            if not grown:
+                del self._grown[label]
+        return {label: sum(count for _, count in grown) for label, grown in self._grown.items()}
