@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from headway.runtime.timing import REAL, Timing
 from headway.systems.directory.database import Directory
 from headway.systems.telephony.exchange import Exchange
+
+
+class Openable(Protocol):
+    """Something of one system that must be open before the first job or request."""
+
+    async def open(self) -> None:
+        """Opens it; the directory is open by then."""
+        ...
+
+    async def close(self) -> None:
+        """Closes it; of one that is not open nothing is asked."""
+        ...
 
 
 @dataclass(kw_only=True, slots=True)
@@ -24,6 +37,11 @@ class Parts:
     exchange: Exchange
     base_url: str = ""
     timing: Timing = REAL
+    _others: list[Openable] = field(default_factory=list[Openable], init=False)
+
+    def also(self, other: Openable) -> None:
+        """Opens and closes something else with the parts."""
+        self._others.append(other)
 
     async def open(self, base_url: str) -> None:
         """Opens what must be open before the first job or request.
@@ -34,11 +52,20 @@ class Parts:
         Raises:
             StoreUnavailable: the directory cannot be reached.
             SchemaMismatch: its tables are newer than this program, or it may not change them.
+            InvalidValue: a table that the settings name is not as they say.
         """
         self.base_url = base_url.rstrip("/")
-        await self.directory.open()
+        try:
+            await self.directory.open()
+            for other in self._others:
+                await other.open()
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Closes the connections of all."""
+        for other in self._others:
+            await other.close()
         await self.exchange.close()
         await self.directory.close()

@@ -1,0 +1,46 @@
+"""A table of yours as the truth about leads: it outlives the store, and may be an older system's.
+
+The row says who may call, the job is the record of the call. Rows are committed before a lead is
+acknowledged, and say that a call begins before the provider is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.core.errors import InvalidValue
+from headway.systems.calls.truth.lead_table import LeadTable
+from headway.systems.calls.truth.migration import Migration
+from headway.systems.calls.truth.settings import read_migration, read_table
+from headway.systems.calls.truth.truth import Truth
+from headway.systems.parts import Parts
+
+
+def read_truth(
+    table: Mapping[str, object] | None, migration: Mapping[str, object] | None, parts: Parts
+) -> Truth | None:
+    """Makes what the settings say of a table that is the truth.
+
+    Args:
+        table: [calls.table]; None or empty for none.
+        migration: [calls.migration]; None or empty for none.
+        parts: the table is opened and closed with them.
+
+    Returns:
+        The truth; None where the jobs alone are.
+
+    Raises:
+        InvalidValue: an option is unknown or unusable.
+    """
+    if not table:
+        if migration:
+            message = "[calls.migration] is there, but no [calls.table]"
+            raise InvalidValue(message, hint="say which table the older system works from")
+        return None
+    leads = LeadTable(read_table(table), parts.directory)
+    parts.also(leads)
+    chosen = read_migration(migration or {})
+    return Truth(leads, Migration(chosen, leads, parts.directory, parts.timing), parts.timing)
+
+
+__all__ = ["Truth", "read_truth"]

@@ -1,0 +1,198 @@
+"""Columns of a table that is somebody else's: found by name, read and written by their types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any, cast
+from uuid import UUID
+
+from sqlalchemy import Column, Connection, MetaData, Table, inspect
+from sqlalchemy.exc import NoSuchTableError
+from sqlalchemy.types import JSON, DateTime, Enum, Integer, NullType, Numeric, Uuid
+
+from headway.core.errors import InvalidValue
+from headway.core.instant import parse_instant
+from headway.systems.calls.truth.settings import TableSettings
+
+MOMENTS = frozenset({"due_at", "since", "finished_at"})
+"""Fields that are moments: a timestamp, milliseconds, or ISO 8601 by the column's type."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Columns:
+    """The columns of a table, by the fields that they stand for.
+
+    Attributes:
+        table: as it was found in the database.
+    """
+
+    def __init__(self, table: Table, settings: TableSettings) -> None:
+        """Joins a table that was found with what the settings say of it.
+
+        Raises:
+            InvalidValue: a column is not there, or is of a type that its field cannot have.
+        """
+        self.table = table
+        self._of: dict[str, Column[Any]] = {}
+        for field, name in settings.columns.items():
+            self._of[field] = _column(table, field, name)
+        status = self._of["status"].type
+        for word, value in settings.statuses.items():
+            _check_status(settings, status, word, value)
+
+    def __contains__(self, field: str) -> bool:
+        """Whether the table has a column for this field."""
+        return field in self._of
+
+    def __getitem__(self, field: str) -> Column[Any]:
+        """The column of a field that the table has."""
+        return self._of[field]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that have a column."""
+        return tuple(self._of)
+
+    @property
+    def makes_ids(self) -> bool:
+        """Whether the database gives a new row its id."""
+        return isinstance(self._of["id"].type, Integer)
+
+    def written(self, fields: Mapping[str, object]) -> dict[str, Any]:
+        """Values of fields as the table takes them, by the columns' names; the others fall.
+
+        Raises:
+            InvalidValue: an id is none of this table's.
+        """
+        return {
+            self._of[field].name: self.write(field, value)
+            for field, value in fields.items()
+            if field in self._of
+        }
+
+    def write(self, field: str, value: object) -> Any:  # noqa: ANN401  (whatever the column takes)
+        """A field's value as its column takes it.
+
+        Raises:
+            InvalidValue: it is an id, and none of this table's.
+        """
+        if value is None:
+            return None
+        kind = self._of[field].type
+        if field in MOMENTS:
+            return _moment_written(kind, cast("int", value))
+        if field == "payload":
+            return value if isinstance(kind, JSON) else json.dumps(value)
+        if field == "id":
+            return _id_written(kind, str(value))
+        return value
+
+    def read(self, field: str, value: Any) -> Any:  # noqa: ANN401  (whatever the column gave)
+        """A field's value, of what its column gave.
+
+        Raises:
+            InvalidValue: it cannot be what the field is.
+        """
+        if value is None:
+            return None
+        if field in MOMENTS:
+            return _moment_read(value)
+        if field == "payload":
+            return json.loads(value) if isinstance(value, str | bytes) else value
+        return value if field == "status" else str(value)
+
+
+def reflect(connection: Connection, settings: TableSettings) -> Columns:
+    """Finds a table and its columns.
+
+    Raises:
+        InvalidValue: the table or a column is not there; the message says which there are.
+    """
+    schema, _, name = settings.table.rpartition(".")
+    try:
+        table = Table(
+            name, MetaData(), schema=schema or None, autoload_with=connection, resolve_fks=False
+        )
+    except NoSuchTableError:
+        known = inspect(connection).get_table_names(schema=schema or None)
+        message = f"calls.table: there is no table {settings.table!r} in the database"
+        raise InvalidValue(message, hint=_nearest(name, known)) from None
+    columns = Columns(table, settings)
+    if "key" in columns and not _is_unique(connection, columns, schema or None):
+        message = f"calls.table: nothing makes {columns['key'].name!r} unique in {settings.table!r}"
+        raise InvalidValue(
+            message, hint="add a unique index on it, or on the reseller's column and it"
+        )
+    return columns
+
+
+def _is_unique(connection: Connection, columns: Columns, schema: str | None) -> bool:
+    table = inspect(connection)
+    name = columns.table.name
+    unique = [one["column_names"] for one in table.get_unique_constraints(name, schema=schema)]
+    unique += [
+        one["column_names"] for one in table.get_indexes(name, schema=schema) if one["unique"]
+    ]
+    unique.append(table.get_pk_constraint(name, schema=schema)["constrained_columns"])
+    allowed = {columns[field].name for field in ("key", "reseller") if field in columns}
+    return any(columns["key"].name in one and allowed.issuperset(one) for one in map(set, unique))
+
+
+def _column(table: Table, field: str, name: str) -> Column[Any]:
+    found = table.columns.get(name)
+    if found is None:
+        message = f"calls.table.columns.{field}: the table {table.name!r} has no column {name!r}"
+        raise InvalidValue(message, hint=_nearest(name, list(table.columns.keys())))
+    if isinstance(found.type, NullType):
+        message = f"calls.table.columns.{field}: the type of the column {name!r} is not understood"
+        raise InvalidValue(message, hint="text, a whole number, a timestamp, a UUID or JSON")
+    return found
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there is {', '.join(sorted(known)) or 'none'}"
+
+
+def _check_status(settings: TableSettings, kind: object, word: str, value: object) -> None:
+    where = f"calls.table.statuses.{word}"
+    if isinstance(kind, Integer) != isinstance(value, int):
+        message = f"{where} is {value!r}, but the column holds {kind}"
+        raise InvalidValue(message, hint="write it as the column holds it")
+    if isinstance(kind, Enum) and value not in kind.enums:
+        message = f"{where} is {value!r}, which {settings.place} cannot say"
+        raise InvalidValue(message, hint=f"it says {', '.join(kind.enums)}")
+
+
+def _id_written(kind: object, text: str) -> object:
+    try:
+        if isinstance(kind, Integer):
+            return int(text)
+        if isinstance(kind, Uuid):
+            return UUID(text) if kind.as_uuid else text
+    except ValueError:
+        message = f"{text!r:.80} is no id of a row"
+        raise InvalidValue(message) from None
+    return text
+
+
+def _moment_written(kind: object, at: int) -> object:
+    if isinstance(kind, Integer | Numeric):
+        return at
+    moment = datetime.fromtimestamp(at // 1000, UTC).replace(microsecond=at % 1000 * 1000)
+    if isinstance(kind, DateTime):
+        return moment if kind.timezone else moment.replace(tzinfo=None)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _moment_read(value: object) -> int:
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        span = aware - _EPOCH
+        return (span.days * 86_400 + span.seconds) * 1000 + span.microseconds // 1000
+    if isinstance(value, str):
+        return parse_instant(value)
+    return int(cast("int", value))

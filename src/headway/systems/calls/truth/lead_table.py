@@ -1,0 +1,324 @@
+"""The table of leads: every change of a row says in what state it must be found."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, false, func, or_, select, true, update
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from headway.core.errors import StoreUnavailable
+from headway.systems.calls.truth.columns import Columns, reflect
+from headway.systems.calls.truth.row import LeadRow, Standing
+from headway.systems.calls.truth.settings import TableSettings
+from headway.systems.directory.database import Directory
+
+PAGE = 500
+"""Rows that are read at once."""
+
+
+class LeadTable:
+    """The table that is the truth.
+
+    Attributes:
+        settings: which table, and what its columns are called.
+        door: to its database.
+    """
+
+    def __init__(self, settings: TableSettings, directory: Directory) -> None:
+        """Opens nothing yet.
+
+        Args:
+            settings: which table.
+            directory: where it is unless the settings name another database.
+
+        Raises:
+            InvalidValue: its URL is none.
+        """
+        self.settings = settings
+        self._borrowed = settings.url is None
+        self.door = directory if settings.url is None else Directory(settings.url)
+        self._columns: Columns | None = None
+
+    async def open(self) -> None:
+        """Looks whether the table is as the settings say.
+
+        Raises:
+            InvalidValue: the table or a column is not there.
+            StoreUnavailable: its database cannot be reached.
+        """
+        if not self._borrowed:
+            await self.door.open()
+        async with self.door.read() as session:
+            connection = await session.connection()
+            self._columns = await connection.run_sync(reflect, self.settings)
+
+    async def close(self) -> None:
+        """Closes its connections, if they are its own."""
+        if not self._borrowed:
+            await self.door.close()
+
+    @property
+    def columns(self) -> Columns:
+        """Its columns.
+
+        Raises:
+            StoreUnavailable: it is not open.
+        """
+        if self._columns is None:
+            message = f"{self.settings.place} is not open"
+            raise StoreUnavailable(message, hint="it is opened with the server or worker")
+        return self._columns
+
+    @property
+    def has_owners(self) -> bool:
+        """Whether the table says whose each row is."""
+        return "owner" in self.settings.columns
+
+    # ---------------------------------------------------------------------------------- reading
+
+    def pending(self, *, ours: bool) -> AsyncGenerator[list[LeadRow]]:
+        """Rows that wait, in pages in the order of their ids.
+
+        Raises:
+            StoreUnavailable: the table cannot be reached.
+        """
+        return self._rows(and_(self.is_at("pending"), self.is_owned(ours=ours)))
+
+    async def running(self) -> AsyncGenerator[list[Standing]]:
+        """Our rows that are being called, in pages in the order of their ids.
+
+        Raises:
+            StoreUnavailable: the table cannot be reached.
+        """
+        which = and_(self.is_at("running"), self.is_owned(ours=True))
+        async for page in self._pages(which):
+            yield [self._standing(one) for one in page]
+
+    async def find(self, ids: Sequence[str]) -> dict[str, Standing]:
+        """Where rows stand, by their ids; those that are not there are left out.
+
+        Raises:
+            StoreUnavailable: the table cannot be reached.
+        """
+        async with self.door.read() as session:
+            return await self.found(session, self.among(ids))
+
+    async def found(self, session: AsyncSession, which: ColumnElement[bool]) -> dict[str, Standing]:
+        """Where some rows stand, by their ids, within a session."""
+        rows = (await session.execute(self.select_all().where(which))).mappings()
+        return {one.row.id: one for one in map(self._standing, rows)}
+
+    async def counts(self) -> dict[str, int]:
+        """How many rows are pending and running, ours and theirs.
+
+        Raises:
+            StoreUnavailable: the table cannot be reached.
+        """
+        cases = {
+            f"{whose}_{status}": and_(self.is_at(status), self.is_owned(ours=whose == "ours"))
+            for whose in ("ours", "theirs")
+            for status in ("pending", "running")
+            if whose == "ours" or self.has_owners
+        }
+        async with self.door.read() as session:
+            found: dict[str, int] = {}
+            for name, which in cases.items():
+                query = select(func.count()).select_from(self.columns.table).where(which)
+                found[name] = (await session.execute(query)).scalar_one()
+            return found
+
+    # --------------------------------------------------------------------------------- changing
+
+    async def begin(self, row_id: str, *, ref: str, number: str, at: int) -> bool:
+        """Says that a call begins: of a row that is ours and pending, and of no other.
+
+        Returns:
+            Whether the row was so, and is running now.
+
+        Raises:
+            StoreUnavailable: the table cannot be reached; nothing was written, unless the
+                connection broke while it committed.
+        """
+        values = {"status": "running", "ref": ref, "number": number, "since": at}
+        return await self._change(row_id, self.is_at("pending"), values)
+
+    async def begin_again(
+        self, row_id: str, *, before: str, ref: str, number: str, at: int
+    ) -> bool:
+        """As `begin`, of a row that still says that an ended call of the same lead is on.
+
+        Args:
+            row_id: of the row.
+            before: the reference of that call.
+            ref: of the new one.
+            number: from which it is made.
+            at: when it begins.
+        """
+        which = and_(self.is_at("running"), self.columns["ref"] == before)
+        return await self._change(row_id, which, {"ref": ref, "number": number, "since": at})
+
+    async def put_back(self, row_id: str, *, ref: str, due_at: int | None) -> bool:
+        """Says that a call is over and another will be made: of a row that this call has.
+
+        Returns:
+            Whether the row was so, and is pending now.
+
+        Raises:
+            StoreUnavailable: the table cannot be reached.
+        """
+        values: dict[str, object] = {"status": "pending"}
+        if due_at is not None:
+            values["due_at"] = due_at
+        which = and_(self.is_at("running"), self.columns["ref"] == ref)
+        return await self._change(row_id, which, values)
+
+    async def end(self, row_id: str, *, outcome: str, at: int) -> bool:
+        """Says what became of a lead, once and for all: of a row that is ours and not done.
+
+        Returns:
+            Whether the row was so.
+
+        Raises:
+            StoreUnavailable: the table cannot be reached.
+        """
+        values = {"status": "done", "outcome": outcome, "finished_at": at}
+        return await self._change(row_id, or_(self.is_at("pending"), self.is_at("running")), values)
+
+    async def take(self, ids: Sequence[str]) -> list[LeadRow]:
+        """Makes pending rows of theirs ours, each in the one moment of its own change.
+
+        Rows that the older system has locked are passed over: it is about to call them.
+
+        Returns:
+            Those that became ours.
+
+        Raises:
+            StoreUnavailable: the table cannot be reached.
+        """
+        return await self._flip(ids, ours=True)
+
+    async def let_go(self, ids: Sequence[str]) -> list[LeadRow]:
+        """Makes pending rows of ours theirs again, in the same way.
+
+        Returns:
+            Those that became theirs.
+
+        Raises:
+            StoreUnavailable: the table cannot be reached.
+        """
+        return await self._flip(ids, ours=False)
+
+    # -------------------------------------------------------------------------------- conditions
+
+    def among(self, ids: Sequence[str]) -> ColumnElement[bool]:
+        """Rows of these ids."""
+        return self.columns["id"].in_([self.columns.write("id", one) for one in ids])
+
+    def is_at(self, status: str) -> ColumnElement[bool]:
+        """Rows that are pending, running or done."""
+        return self.columns["status"] == self.settings.statuses[status]
+
+    def is_owned(self, *, ours: bool) -> ColumnElement[bool]:
+        """Rows that are ours or theirs; all are ours where the table names no owners."""
+        if not self.has_owners:
+            return true() if ours else false()
+        return self.columns["owner"].is_not_distinct_from(self._owner(ours=ours))
+
+    def select_all(self) -> Any:  # noqa: ANN401  (a statement whose columns only the table knows)
+        """A statement that reads all fields, each under its name."""
+        return select(*(self.columns[one].label(one) for one in self.columns.fields))
+
+    def values_of(self, row: LeadRow) -> dict[str, Any]:
+        """A new row as the table takes it: pending, and ours."""
+        fields: dict[str, object] = {
+            "phone": row.phone,
+            "tz": row.tz,
+            "reseller": row.reseller,
+            "template": row.template,
+            "due_at": row.due_at,
+            "key": row.key,
+            "payload": row.payload,
+            "reporting_webhook_url": row.reporting_webhook_url,
+            "status": self.settings.statuses["pending"],
+            "owner": self.settings.ours,
+        }
+        return self.columns.written(fields | ({"id": row.id} if row.id else {}))
+
+    def _owner(self, *, ours: bool) -> str | None:
+        return self.settings.ours if ours else self.settings.theirs
+
+    async def _change(
+        self, row_id: str, which: ColumnElement[bool], fields: Mapping[str, object]
+    ) -> bool:
+        named = dict(fields)
+        if "status" in named:
+            named["status"] = self.settings.statuses[str(named["status"])]
+        statement = (
+            update(self.columns.table)
+            .where(self.among([row_id]), which, self.is_owned(ours=True))
+            .values(self.columns.written(named))
+            .returning(self.columns["id"])
+        )
+        async with self.door.change() as session:
+            return (await session.execute(statement)).first() is not None
+
+    async def _flip(self, ids: Sequence[str], *, ours: bool) -> list[LeadRow]:
+        table, key = self.columns.table, self.columns["id"]
+        before = and_(self.is_at("pending"), self.is_owned(ours=not ours))
+        free = select(key).where(self.among(ids), before).order_by(key)
+        values = {self.columns["owner"].name: self._owner(ours=ours)}
+        async with self.door.change() as session:
+            # Locked in their order, so that two who do this never wait for each other in a ring.
+            locked = free.with_for_update(skip_locked=True)
+            held = list((await session.execute(locked)).scalars())
+            if not held:
+                return []
+            flip = update(table).where(key.in_(held), before).values(values).returning(key)
+            flipped = list((await session.execute(flip)).scalars())
+            rows = await session.execute(self.select_all().where(key.in_(flipped)))
+            return [self._standing(one).row for one in rows.mappings()]
+
+    async def _rows(self, which: ColumnElement[bool]) -> AsyncGenerator[list[LeadRow]]:
+        async for page in self._pages(which):
+            yield [self._standing(one).row for one in page]
+
+    async def _pages(self, which: ColumnElement[bool]) -> AsyncGenerator[list[RowMapping]]:
+        key, after = self.columns["id"], None
+        while True:
+            query = self.select_all().where(which).order_by(key).limit(PAGE)
+            if after is not None:
+                query = query.where(key > after)
+            async with self.door.read() as session:
+                page = list((await session.execute(query)).mappings())
+            if page:
+                yield page
+            if len(page) < PAGE:
+                return
+            after = page[-1]["id"]
+
+    def _standing(self, found: RowMapping) -> Standing:
+        given = {name: self.columns.read(name, value) for name, value in found.items()}
+        defaults = self.settings.defaults
+        row = LeadRow(
+            id=given["id"],
+            phone=given["phone"],
+            tz=given.get("tz") or defaults["tz"],
+            reseller=given.get("reseller") or defaults["reseller"],
+            template=given.get("template") or defaults["template"],
+            due_at=given.get("due_at") or 0,
+            key=given.get("key"),
+            payload=given.get("payload"),
+            reporting_webhook_url=given.get("reporting_webhook_url"),
+        )
+        ours = "owner" not in given or given["owner"] == self.settings.ours
+        return Standing(
+            row=row,
+            status=given["status"],
+            ours=ours,
+            ref=given["ref"],
+            number=given["number"],
+            since_at=given["since"],
+        )

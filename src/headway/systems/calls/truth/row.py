@@ -1,0 +1,91 @@
+"""A row: a lead as the table that is the truth knows it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from uuid import UUID, uuid5
+
+_ROWS = UUID("5d0f0a5e-6d0b-5a6c-9f0e-9f6f0f1b8a41")
+"""The namespace of leads whose rows have ids that are no UUIDs."""
+SHARES = 10_000
+"""How fine a percentage is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeadRow:
+    """A lead as intake knows it, and as the table keeps it.
+
+    Attributes:
+        id: of the row; empty for one that is not written yet.
+        phone: E.164.
+        tz: an IANA zone.
+        reseller: for whom it is.
+        template: by which it is called; empty for the default.
+        due_at: ms UTC.
+        key: the caller's own; None for none.
+        payload: any JSON; None for none.
+        reporting_webhook_url: where the result is told; None for nowhere.
+    """
+
+    id: str = ""
+    phone: str
+    tz: str
+    reseller: str
+    template: str = ""
+    due_at: int
+    key: str | None = None
+    payload: object = None
+    reporting_webhook_url: str | None = None
+
+    @property
+    def lead(self) -> str:
+        """The id of the lead, which is that of its job."""
+        return lead_of(self.id)
+
+    def named(self, row_id: str) -> LeadRow:
+        """The same lead under a row's id."""
+        return replace(self, id=row_id)
+
+    def same_as(self, other: LeadRow) -> bool:
+        """Whether both ask for the same call: under one key they must."""
+        return self._body() == other._body()
+
+    def _body(self) -> tuple[str | None, ...]:
+        payload = json.dumps(self.payload, sort_keys=True)
+        return (self.phone, self.tz, self.template, payload, self.reporting_webhook_url)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """Where a row stands.
+
+    Attributes:
+        row: the lead.
+        status: as the table says it.
+        ours: whether the row is ours; True where the table names no owners.
+        ref: of the run that called last; None for none.
+        number: from which it called.
+        since_at: when that call began, ms UTC.
+    """
+
+    row: LeadRow
+    status: object
+    ours: bool
+    ref: str | None = None
+    number: str | None = None
+    since_at: int | None = None
+
+
+def lead_of(row_id: str) -> str:
+    """The id of a row's lead: the row's own if that is a UUID, else one that follows from it."""
+    try:
+        return str(UUID(row_id))
+    except ValueError:
+        return str(uuid5(_ROWS, row_id))
+
+
+def share_of(row_id: str) -> int:
+    """A row's place in 0 to 9999: the same for ever, so that a percentage grows and never flaps."""
+    return int.from_bytes(sha256(row_id.encode()).digest()[:8]) % SHARES

@@ -1,0 +1,178 @@
+"""The truth: a table of leads that outlives the store, and what is told to it on the way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+
+from headway.contract.store import Store
+from headway.contract.views import JobQuery
+from headway.core.errors import StoreError
+from headway.core.job import MAX_BATCH, NewJob
+from headway.core.state import FINAL, State
+from headway.runtime.answers import Dead
+from headway.runtime.app import App
+from headway.runtime.kind import Kind
+from headway.runtime.timing import Timing
+from headway.systems.calls.truth.adopting import Adopting, declare_adopting
+from headway.systems.calls.truth.following import Following
+from headway.systems.calls.truth.intake import TakenIn, take_in
+from headway.systems.calls.truth.lead_table import LeadTable
+from headway.systems.calls.truth.migration import Migration
+from headway.systems.calls.truth.recipe import Recipe
+from headway.systems.calls.truth.refusals import NOT_OURS, is_elsewhere
+from headway.systems.calls.truth.routes import migration_routes
+from headway.systems.calls.truth.row import LeadRow, lead_of
+from headway.systems.calls.truth.rows_source import declare_source
+from headway.systems.calls.truth.shadow import declare_shadow
+from headway.systems.calls.truth.shadow_book import ShadowBook
+
+AT_ONCE_S = 1.0
+"""Seconds for which intake waits for the store once the rows are committed."""
+
+_log = logging.getLogger("headway.calls")
+
+
+class Truth:
+    """The table that is the truth.
+
+    Attributes:
+        table: of the leads.
+        migration: what becomes of an older system's rows.
+        routers: the routes that come with it.
+    """
+
+    def __init__(self, table: LeadTable, migration: Migration, timing: Timing) -> None:
+        self.table = table
+        self.migration = migration
+        self._book = ShadowBook(migration.directory)
+        self.routers: tuple[APIRouter, ...] = (migration_routes(migration, self._book),)
+        self._timing = timing
+        self._app: App | None = None
+
+    def declare(self, app: App, lead: Kind, recipe: Recipe) -> None:
+        """Adds the sources from which a store is rebuilt, and what shadows an older system.
+
+        Args:
+            app: whose worker runs the leads.
+            lead: the kind of leads.
+            recipe: how a row becomes a job.
+        """
+        self._app = app
+        following = Following(lambda: app.store, recipe)
+        if self.table.has_owners:
+            # First, so that rows that have just become ours are seen by the same worker's look.
+            adopting = Adopting(self.table, self.migration, following)
+            declare_adopting(app, adopting, self.migration)
+            declare_shadow(app, recipe, self.table, self.migration, self._book)
+        declare_source(app, lead, recipe, self.table, following)
+
+    async def intake(self, rows: Sequence[LeadRow]) -> list[TakenIn]:
+        """Writes leads, all or none; when this returns, they are committed.
+
+        Raises:
+            KeyConflict: a key names a row with another body; nothing was written.
+            InvalidValue: the table refuses a row; nothing was written.
+            StoreUnavailable: the table cannot be reached; nothing was written, unless the
+                connection broke while it committed.
+        """
+        return await take_in(self.table, rows)
+
+    async def follow(self, store: Store, jobs: Sequence[NewJob]) -> bool:
+        """Makes the jobs of rows that were taken in, if the store can do it at once.
+
+        Returns:
+            Whether it did; if not, the source makes them as soon as it can.
+        """
+        try:
+            async with self._timing.limit(AT_ONCE_S):
+                for begin in range(0, len(jobs), MAX_BATCH):
+                    await store.enqueue(jobs[begin : begin + MAX_BATCH])
+        except (StoreError, TimeoutError) as error:
+            _log.warning("%d leads are in the table and follow later: %s", len(jobs), error)
+            return False
+        return True
+
+    async def before_dial(self, row_id: str, *, ref: str, number: str) -> None:
+        """Says in the table that a call begins; call it before the provider is touched.
+
+        Args:
+            row_id: of the lead's row.
+            ref: of the run that is about to call.
+            number: from which it calls.
+
+        Raises:
+            Dead: the row is not ours, or not pending: whoever changed it has it.
+            StoreUnavailable: the table cannot be reached; do not dial.
+            StoreError: the store cannot be asked; do not dial.
+        """
+        at = self._timing.wall_at()
+        if await self.table.begin(row_id, ref=ref, number=number, at=at):
+            return
+        standing = (await self.table.find([row_id])).get(row_id)
+        if (
+            standing is not None
+            and standing.ref is not None
+            and await self._is_over(standing.ref, ref)
+            and await self.table.begin_again(
+                row_id, before=standing.ref, ref=ref, number=number, at=at
+            )
+        ):
+            return
+        if standing is None:
+            message = f"{NOT_OURS}: there is no row {row_id} any more"
+            raise Dead(message)
+        whose = "" if standing.ours else ", and is the older system's"
+        message = f"{NOT_OURS}: the row {row_id} is {standing.status}{whose}"
+        raise Dead(message)
+
+    async def again(self, row_id: str, *, ref: str, due_at: int | None = None) -> bool:
+        """Says in the table that a call is over and another is to be made.
+
+        Returns:
+            Whether the row was running under this reference, and is pending now.
+
+        Raises:
+            StoreUnavailable: the table cannot be reached.
+        """
+        return await self.table.put_back(row_id, ref=ref, due_at=due_at)
+
+    async def finished(self, row_id: str, outcome: str, state: State, reason: str) -> bool:
+        """Says in the table what became of a lead; said again, it changes nothing.
+
+        Returns:
+            Whether this call wrote it.
+
+        Raises:
+            StoreUnavailable: the table cannot be reached.
+            StoreError: the store cannot be asked.
+        """
+        if state is not State.SUCCEEDED and await self._is_elsewhere(row_id, reason):
+            # Somebody else has the row, or it is called anew: what ended says nothing of it.
+            return False
+        return await self.table.end(row_id, outcome=outcome, at=self._timing.wall_at())
+
+    async def _is_elsewhere(self, row_id: str, reason: str) -> bool:
+        if self._app is None or reason.startswith(NOT_OURS):
+            return True
+        view = await self._app.store.read(JobQuery(id=lead_of(row_id)))
+        return view is not None and (view.state not in FINAL or is_elsewhere(view))
+
+    async def _is_over(self, said: str, ref: str) -> bool:
+        """Whether the run that a row names is one of this job's, and has ended.
+
+        What was to be written when it ended was lost on the way then.
+        """
+        if self._app is None:
+            return False
+        job_id, _, run = ref.partition(":")
+        view = await self._app.store.read(JobQuery(id=job_id))
+        if view is None:
+            return False
+        return any(
+            one.ended_at is not None and str(one.run) != run
+            for one in view.runs
+            if said in (f"{job_id}:{one.run}", *one.keys)
+        )
