@@ -24,6 +24,7 @@ from headway.contract.definitions import (
     SetLane,
     SetToken,
 )
+from headway.contract.operate import Edit
 from headway.contract.tokens import Role, TokenSecret, TokenSpec
 from headway.core.gates.hours import hours_spec
 from headway.core.gates.pool import Pool
@@ -54,7 +55,12 @@ SPECS = [
     Pool("desk:{key}", {"m": 1, "n": 2}),
     Slots("tech:{candidate}", 1),
 ]
-SMALLER = [Slots("slots", 1), Slots("lock:{key}", 1)]
+SMALLER = [
+    Slots("slots", 1),
+    Slots("lock:{key}", 1),
+    Pool("pool", {}, strategy="round_robin"),
+    Pool("desk:{key}", {"n": 1, "o": 0}),
+]
 
 RETRY = RetryPolicy(attempts=3, base_ms=20, factor=2.0, cap_ms=100, jitter="equal")
 ALERT = FollowUp(kind="alert", states=(State.DEAD, State.CANCELLED))
@@ -65,7 +71,18 @@ POLICIES = [
     JobPolicy(retry=RETRY, on_deadline="retry"),
     JobPolicy(retry=RETRY, reconcile="ask", reconcile_within_ms=50),
 ]
-OFFER = JobPolicy(retry=RETRY, cascade=True, on_final=ALERT)
+OFFERS = [
+    JobPolicy(retry=RETRY, cascade=True, on_final=ALERT),
+    JobPolicy(
+        retry=RETRY,
+        cascade=True,
+        reconcile="ask",
+        reconcile_within_ms=50,
+        on_final=ALERT,
+        on_accepted=FollowUp(kind="taken", lane="y", states=()),
+    ),
+]
+NOWHERE = (GateUse(name="nowhere", template="nowhere"),)
 TECH = GateUse(name="tech:{candidate}", template="tech:{candidate}")
 
 RESOLVED = (
@@ -96,12 +113,31 @@ def draw_uses(dice: Random) -> tuple[GateUse, ...]:
     return tuple(found)
 
 
+def draw_stage(dice: Random) -> tuple[str, tuple[GateUse, ...]]:
+    """Where an attempt goes on, mostly at the same stage; now and then at a gate of nobody's."""
+    if dice.random() < 0.6:
+        return "", NOWHERE if dice.random() < 0.05 else ()
+    return "three", NOWHERE if dice.random() < 0.1 else draw_uses(dice)
+
+
+def draw_edit(dice: Random, now: int) -> Edit:
+    uses = (NOWHERE, (), draw_uses(dice), draw_uses(dice), (*draw_uses(dice), TECH))
+    return Edit(
+        priority=dice.choice((None, 0, 3)),
+        due_at=dice.choice((None, now - 1, now + 40)),
+        args=dice.choice((None, b'{"n":9}')),
+        stage=dice.choice((None, None, "", "four")),
+        gates=dice.choice((None, None, None, *uses)),
+        candidates=dice.choice((None, None, None, (), ("c", "a"), ("d", "b"), ("a", "a"))),
+    )
+
+
 def draw_job(dice: Random, now: int, number: int) -> NewJob:
     gates, policy = draw_uses(dice), dice.choice(POLICIES)
     candidates: tuple[str, ...] = ()
-    if dice.random() < 0.15:
-        gates, policy = (*gates, TECH), OFFER
-        candidates = tuple(dice.sample("abc", dice.randrange(4)))
+    if dice.random() < 0.25:
+        gates, policy = (*gates, TECH), dice.choice(OFFERS)
+        candidates = tuple(dice.sample("abcd", dice.choice((0, 1, 2, 3, 3))))
     return NewJob(
         id=f"00000000-0000-4000-8000-{number:012}",
         kind=dice.choice(("dial", "dial", "text")),

@@ -52,8 +52,10 @@ from tests.machine.drawing import (
     RESOLVED,
     SPECS,
     WORKERS,
+    draw_edit,
     draw_item,
     draw_job,
+    draw_stage,
     draw_uses,
 )
 from tests.machine.pair import Pair
@@ -79,6 +81,7 @@ class StoresMachine(RuleBasedStateMachine):
         self.requests = dict.fromkeys(WORKERS, 0)
         self.made = 0
         self.acts = 0
+        self.made_up = 0
         self.steps = 0
 
     @abstractmethod
@@ -120,7 +123,9 @@ class StoresMachine(RuleBasedStateMachine):
     def id_of_a_follower(self, dice: Random) -> str:
         """The id that a job which follows one of these would have, if nobody else had it."""
         cause = self.any_job(dice)
-        parts = dice.choice([("on_final", cause, 1), ("reconcile", cause, 1, 1)])
+        parts = dice.choice(
+            [("on_final", cause, 1), ("reconcile", cause, 1, 1), ("on_accepted", cause, 1)]
+        )
         first = derived_id(*parts)
         return dice.choice([first, first, *ids_after(first, 2)])
 
@@ -207,11 +212,13 @@ class StoresMachine(RuleBasedStateMachine):
         delay = dice.choice(DELAYS)
         until = dice.choice([None, self.pair.clock() + 33])
         key = dice.choice(["call-1", "call-2", "call-3", f"{job}:{run}"])
+        stage, gates = draw_stage(dice)
         choices: list[Outcome] = [
             Succeeded(*fence),
             Succeeded(*fence, result=b'{"r":1}'),
             Failed(*fence, error="boom"),
             Failed(*fence, error="bang\nboom", after_ms=delay, until_at=until),
+            Failed(*fence, error="on", after_ms=delay, stage=stage, gates=gates),
             Died(*fence, reason="bad", error="why"),
             Snoozed(*fence, after_ms=delay, until_at=until),
             NextStage(*fence, stage="two", gates=draw_uses(dice)),
@@ -244,23 +251,60 @@ class StoresMachine(RuleBasedStateMachine):
         self.pair.ask(lambda store: store.beat(request))
         self.checked()
 
+    @precondition(lambda self: self.runs)
+    @rule(dice=DICE)
+    def offer(self, dice: Random) -> None:
+        """A run is offered and accepted, and somebody says more of it."""
+        worker, job, run = self.any_run(dice)
+        key = f"{job}:{run}"
+        handed = HandedOver(job, run, key=key, timeout_ms=400)
+        request = SettleRequest(worker=worker, outcomes=(handed,))
+        self.pair.ask(lambda store: store.settle(request))
+        self.made_up += 1
+        told = [
+            Decided.ACCEPTED,
+            *dice.sample([*Decided, Decided.RETRY], dice.choice([0, 0, 1, 2])),
+        ]
+        for place, decided in enumerate(told):
+            stage, gates = draw_stage(dice) if decided is Decided.RETRY else ("", ())
+            word = Signal(
+                key=key,
+                event=f"offer-{self.made_up}-{place}",
+                decided=decided,
+                after_ms=dice.choice([None, 0, 20]),
+                reason=dice.choice(["", "said so"]),
+                body=dice.choice([None, b'{"b":2}']),
+                stage=stage,
+                gates=gates,
+                offer=place > 0 and dice.randint(0, 3) == 0,
+            )
+            self.pair.ask(lambda store, word=word: store.signal(word))
+        self.checked()
+
     @rule(dice=DICE)
     def signal(self, dice: Random) -> None:
         keys = self.handed[-6:]
         if self.runs:
             _, job, run = self.any_run(dice)
             keys.append(f"{job}:{run}")
+        kind = dice.choice([SignalKind.FINAL, SignalKind.FINAL, *list(SignalKind)])
+        decided = dice.choice([*list(Decided), Decided.ACCEPTED])
+        again = kind is SignalKind.FINAL and decided is Decided.RETRY
+        stage, gates = draw_stage(dice) if again else ("", ())
         signal = Signal(
             key=dice.choice(keys),
             event=dice.choice([f"e{n}" for n in range(12)]),
-            kind=dice.choice([SignalKind.FINAL, SignalKind.FINAL, *list(SignalKind)]),
-            decided=dice.choice(list(Decided)),
+            kind=kind,
+            decided=decided,
             body=dice.choice([None, b'{"b":1}']),
             label="RINGING",
             extend_ms=dice.choice([None, 100]),
             after_ms=dice.choice([None, 0, 20]),
             reason=dice.choice(["", "said so"]),
             candidate=dice.choice(["", "", "a", "b"]),
+            stage=stage,
+            gates=gates,
+            offer=dice.randint(0, 3) == 0,
         )
         self.pair.ask(lambda store: store.signal(signal))
         self.checked()
@@ -281,14 +325,10 @@ class StoresMachine(RuleBasedStateMachine):
         self.checked()
 
     def act(self, dice: Random) -> None:
-        verb = dice.choice(list(Verb))
+        verb = dice.choice([*Verb, Verb.EDIT, Verb.EDIT, Verb.RETRY])
         self.acts += dice.randint(0, 9) != 0
         now = self.pair.clock()
-        edit = Edit(
-            priority=dice.choice([None, 0, 3]),
-            due_at=dice.choice([None, now - 1, now + 40]),
-            args=dice.choice([None, b'{"n":9}']),
-        )
+        edit = draw_edit(dice, now)
         ids = tuple(dict.fromkeys(self.any_job(dice) for _ in range(dice.randint(1, 3))))
         request = ActRequest(
             request=f"act-{self.acts}",
