@@ -9,10 +9,13 @@ _COUNTED = "counted by all processes in the directory, each a second later"
 
 DUE_TO_DIAL = gauge(
     "calls_due_to_dial_seconds",
-    f"From due to dial without waits behind gates, {_LATELY}.",
+    "From due to dial, waits behind gates left out as far as the claims that found them shut tell; "
+    f"{_LATELY}.",
     "quantile",
 )
-GATE_WAIT = gauge("calls_gate_wait_seconds", f"Waits behind gates, {_LATELY}.", "quantile")
+GATE_WAIT = gauge(
+    "calls_gate_wait_seconds", f"The waits that were left out; {_LATELY}.", "quantile"
+)
 LINES = gauge("calls_lines", "Channels of the number; 0 for one that is switched off.", "number")
 LINES_USED = gauge("calls_lines_used", "Channels of the number under calls.", "number")
 NUMBER_USABLE = gauge(

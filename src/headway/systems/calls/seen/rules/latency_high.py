@@ -10,9 +10,12 @@ from headway.server.alerts.rule import Finding, Lasting
 from headway.systems.calls.seen.dials import percentile
 from headway.systems.calls.seen.sight import Sight
 
+FREE = 0.05
+"""A share of the channels; where fewer are free, lines are what leads wait for."""
+
 
 class LatencyHigh:
-    """Finds that calls are dialled late, waits behind gates left out."""
+    """Finds that calls are dialled late while lines are free; waits behind gates are left out."""
 
     name = "latency_high"
     severity = Severity.P1
@@ -34,7 +37,8 @@ class LatencyHigh:
         """The dial, if it has been late for so long."""
         times = facts.dials.due_to_dial_ms
         p99 = percentile(times, 99)
-        late = p99 is not None and len(times) >= self._least and p99 > self._above_ms
+        many, slow = len(times) >= self._least, p99 is not None and p99 > self._above_ms
+        late = many and slow and _lines_are_free(facts)
         return [
             Finding(
                 subject=subject,
@@ -44,3 +48,9 @@ class LatencyHigh:
             for subject, ms in self._lasting.note(["dial"] if late else [], facts.at).items()
             if ms >= self._for_ms
         ]
+
+
+def _lines_are_free(facts: Sight) -> bool:
+    capacity = sum(line.capacity for pool in facts.pools for line in pool.lines if line.usable)
+    free = sum(pool.free for pool in facts.pools)
+    return free > 0 and free >= FREE * capacity
