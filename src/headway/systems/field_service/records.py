@@ -1,0 +1,158 @@
+"""What the system keeps besides jobs: technicians, users, and settings that change while it runs.
+
+That a technician is busy is no column: it is the permit `technician:<id>`, which a job holds.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Enum, Float, ForeignKey, Index, Integer, String, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from headway.systems.directory.naming import naming
+
+MAX_ID = 64
+"""Characters of the id of a technician or a user."""
+MAX_NAME = 200
+"""Characters of a name."""
+MAX_SKILL = 64
+"""Characters of a skill or a role."""
+
+# By code point, as Python compares: what is listed by id goes on where the page before ended.
+_Id = String(MAX_ID).with_variant(String(MAX_ID, collation="C"), "postgresql")
+_Word = String(2 * MAX_SKILL).with_variant(String(2 * MAX_SKILL, collation="C"), "postgresql")
+
+
+class Channel(StrEnum):
+    """How a technician is asked."""
+
+    VOICE = "voice"
+    TEXT = "text"
+
+
+def _words(words: type[Channel]) -> list[str]:
+    return [str(one) for one in words]
+
+
+class Base(DeclarativeBase):
+    """The tables of this system."""
+
+    metadata = naming()
+
+
+class Technician(Base):
+    """Somebody who is offered jobs.
+
+    Attributes:
+        id: stands in the names of gates and candidates.
+        name: for people.
+        phone: E.164; nobody else's.
+        lat: degrees north, to seven digits after the point.
+        lon: degrees east, from -180 to below 180, to seven digits after the point.
+        skills: as they were given.
+        on_duty: whether offers come.
+        channel: how he is asked.
+        idle_since: since when without a job, ms UTC; of two as near, the longer idle comes first.
+        version: counts changes.
+    """
+
+    __tablename__ = "field_technicians"
+
+    id: Mapped[str] = mapped_column(_Id, primary_key=True)
+    name: Mapped[str] = mapped_column(String(MAX_NAME))
+    phone: Mapped[str] = mapped_column(String(16), unique=True)
+    lat: Mapped[float] = mapped_column(Float(53))
+    lon: Mapped[float] = mapped_column(Float(53))
+    skills: Mapped[list[str]] = mapped_column(JSON)
+    on_duty: Mapped[bool]
+    channel: Mapped[Channel] = mapped_column(
+        Enum(Channel, native_enum=False, length=8, values_callable=_words)
+    )
+    idle_since: Mapped[int] = mapped_column(BigInteger)
+    version: Mapped[int] = mapped_column(Integer)
+
+
+class Place(Base):
+    """Where a technician on duty is, once for each of his skills and once for none.
+
+    It follows from the technician, and is what is searched: those with a skill lie together, in
+    the order of their cells.
+
+    Attributes:
+        skill: as `skill_key` writes it; empty for whoever asks for none.
+        cell: the position, as `nearby.cells` numbers it.
+        idle_since: the technician's.
+        technician_id: whose.
+        skills: all that he has, as `held` writes them; empty where the skill is.
+    """
+
+    __tablename__ = "field_places"
+
+    skill: Mapped[str] = mapped_column(_Word, primary_key=True)
+    cell: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    idle_since: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    technician_id: Mapped[str] = mapped_column(
+        _Id, ForeignKey("field_technicians.id", ondelete="CASCADE"), primary_key=True
+    )
+    skills: Mapped[str] = mapped_column(Text)
+
+    __table_args__ = (
+        Index(None, "technician_id", "skill", unique=True),
+        {"sqlite_with_rowid": False},
+    )
+
+
+class User(Base):
+    """Somebody who is told things.
+
+    Attributes:
+        id: names the user in paths.
+        name: for people.
+        roles: as they were given; "Dispatcher" in any case is alerted when nobody takes a job.
+        channels: how to tell: `text:<phone>`, `call:<phone>`, or a URL of apprise.
+        version: counts changes.
+    """
+
+    __tablename__ = "field_users"
+
+    id: Mapped[str] = mapped_column(_Id, primary_key=True)
+    name: Mapped[str] = mapped_column(String(MAX_NAME))
+    roles: Mapped[list[str]] = mapped_column(JSON)
+    channels: Mapped[list[str]] = mapped_column(JSON)
+    version: Mapped[int] = mapped_column(Integer)
+
+
+class RoleHeld(Base):
+    """Who has a role; it follows from the user.
+
+    Attributes:
+        role: as `skill_key` writes one.
+        user_id: whose.
+    """
+
+    __tablename__ = "field_roles"
+
+    role: Mapped[str] = mapped_column(_Word, primary_key=True)
+    user_id: Mapped[str] = mapped_column(
+        _Id, ForeignKey("field_users.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+
+class Setting(Base):
+    """Settings that are changed while the system runs.
+
+    Attributes:
+        name: which.
+        value: a JSON object.
+        version: counts changes.
+    """
+
+    __tablename__ = "field_settings"
+
+    name: Mapped[str] = mapped_column(String(MAX_ID), primary_key=True)
+    value: Mapped[dict[str, Any]] = mapped_column(JSON)
+    version: Mapped[int] = mapped_column(Integer)

@@ -1,0 +1,1 @@
+"""Technicians: kept, changed, imported."""

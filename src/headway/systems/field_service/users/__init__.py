@@ -1,0 +1,1 @@
+"""Users: who is told things, by which roles."""
