@@ -63,8 +63,11 @@ class Wire:
         self._read_refusal = read_refusal
         self._timeout_s = timeout_ms / 1000
         self._timing = timing
+        # A handshake that is cancelled from outside leaves its socket open: connecting and TLS end
+        # by themselves before the whole time is over.
+        timeout = httpx.Timeout(self._timeout_s, connect=self._timeout_s * 0.45)
+        self._phases = timeout.as_dict()
         self._http = httpx.AsyncClient(
-            timeout=self._timeout_s,
             limits=httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=5),
         )
 
@@ -115,8 +118,7 @@ class Wire:
     async def _exchange(
         self, request: httpx.Request, auth: httpx.Auth | None
     ) -> tuple[httpx.Response, bytes]:
-        timeout = httpx.Timeout(self._timeout_s).as_dict()
-        request.extensions = {**request.extensions, "timeout": timeout}
+        request.extensions = {**request.extensions, "timeout": self._phases}
         reply = await self._http.send(request, auth=auth, stream=True, follow_redirects=False)
         try:
             body = bytearray()

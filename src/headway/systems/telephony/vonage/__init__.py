@@ -1,0 +1,24 @@
+"""Vonage: calls, by its official client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.systems.telephony.settings_table import read_table
+from headway.systems.telephony.vonage.application import Application
+from headway.systems.telephony.vonage.settings import VonageSettings
+
+
+def make(settings: Mapping[str, object]) -> Application:
+    """Makes the provider.
+
+    Args:
+        settings: the table [telephony.vonage].
+
+    Returns:
+        Who places calls; nothing is connected yet.
+
+    Raises:
+        InvalidValue: the settings are unusable, or the private key is not there.
+    """
+    return Application(read_table("telephony.vonage", VonageSettings, settings))

@@ -1,0 +1,174 @@
+"""The far end of a wire: a server on a raw socket, which answers as it is told, or does not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64decode
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from headway.runtime.timing import pause
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A request as it came."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.target).path
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        return parse_qs(urlsplit(self.target).query)
+
+    @property
+    def form(self) -> dict[str, list[str]]:
+        return parse_qs(self.body.decode(), keep_blank_values=True)
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def basic(self) -> str:
+        """Who asks, as `user:password`."""
+        scheme, _, rest = self.headers["authorization"].partition(" ")
+        assert scheme == "Basic"
+        return b64decode(rest).decode()
+
+
+Act = Callable[[asyncio.StreamWriter], Awaitable[None]]
+"""What the far end does once it has read a request."""
+
+
+@dataclass(kw_only=True)
+class FarEnd:
+    """A server that says what it was asked.
+
+    Attributes:
+        url: where it listens.
+        seen: the requests that were read whole, in order.
+        acts: what it does, request by request; the last one goes on.
+    """
+
+    url: str = ""
+    seen: list[Seen] = field(default_factory=list)
+    acts: list[Act] = field(default_factory=list)
+
+    def will(self, *acts: Act) -> None:
+        self.acts = list(acts)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                while not writer.is_closing():
+                    self.seen.append(await _read(reader))
+                    act = self.acts.pop(0) if len(self.acts) > 1 else self.acts[0]
+                    await act(writer)
+                    await writer.drain()
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+
+@asynccontextmanager
+async def far_end(*acts: Act) -> AsyncIterator[FarEnd]:
+    """A far end on a free port, until the block ends."""
+    end = FarEnd(acts=list(acts))
+    tasks: set[asyncio.Task[None]] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.create_task(end.serve(reader, writer)))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    end.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield end
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _read(reader: asyncio.StreamReader) -> Seen:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    method, target, _ = head[0].split(" ")
+    pairs = (line.partition(": ") for line in head[1:] if line)
+    headers = {name.lower(): value for name, _, value in pairs}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    return Seen(method=method, target=target, headers=headers, body=body)
+
+
+def says(status: int, body: object = None, **headers: str) -> Act:
+    """Answers; a body that is no text is JSON."""
+    raw = body.encode() if isinstance(body, str) else b"" if body is None else _json(body)
+    lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(raw)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+
+    async def act(writer: asyncio.StreamWriter) -> None:
+        writer.write("\r\n".join([*lines, "", ""]).encode() + raw)
+
+    return act
+
+
+def _json(body: object) -> bytes:
+    return json.dumps(body).encode()
+
+
+async def hangs(_: asyncio.StreamWriter) -> None:
+    """Never answers."""
+    await asyncio.Event().wait()
+
+
+async def hangs_up(writer: asyncio.StreamWriter) -> None:
+    """Ends the connection without a word."""
+    writer.close()
+
+
+async def cuts(writer: asyncio.StreamWriter) -> None:
+    """Ends the connection in the middle of a reply that begins well."""
+    writer.write(b'HTTP/1.1 201 Created\r\nContent-Length: 4000\r\n\r\n{"sid": "CA')
+    await writer.drain()
+    writer.close()
+
+
+async def cuts_head(writer: asyncio.StreamWriter) -> None:
+    """Ends the connection in the middle of the reply's head."""
+    writer.write(b"HTTP/1.1 201 Cre")
+    await writer.drain()
+    writer.close()
+
+
+async def babbles(writer: asyncio.StreamWriter) -> None:
+    """Answers what is no HTTP."""
+    writer.write(b"\x00\x01 what? \r\n\r\n")
+    await writer.drain()
+    writer.close()
+
+
+async def drips(writer: asyncio.StreamWriter) -> None:
+    """Answers byte by byte, and never ends."""
+    writer.write(b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while not writer.is_closing():
+        writer.write(b"1\r\n \r\n")
+        await writer.drain()
+        await pause(0)
+
+
+async def floods(writer: asyncio.StreamWriter) -> None:
+    """Answers without end, as fast as it is read."""
+    writer.write(b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while not writer.is_closing():
+        writer.write(b"100000\r\n" + b" " * 0x100000 + b"\r\n")
+        await writer.drain()

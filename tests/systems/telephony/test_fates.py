@@ -1,0 +1,249 @@
+"""What a provider's answer, or its silence, says about the call: on real sockets, of both."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from headway.core.errors import ProviderRefused, ProviderUnsure
+from headway.systems.telephony.twilio.account import Account
+from headway.systems.telephony.voice import Dialled, Sought
+from headway.systems.telephony.vonage.application import Application
+from tests.systems.telephony.accounts import (
+    CALL,
+    FROM,
+    SINCE,
+    TO,
+    UUID,
+    order,
+    twilio,
+    twilio_call,
+    twilio_error,
+    vonage,
+    vonage_made,
+)
+from tests.systems.telephony.far_end import (
+    Act,
+    babbles,
+    cuts,
+    cuts_head,
+    drips,
+    far_end,
+    floods,
+    hangs,
+    hangs_up,
+    says,
+)
+
+Provider = Account | Application
+Make = Callable[[str], Provider]
+
+BOTH = pytest.mark.parametrize("make", [twilio, vonage])
+
+NOBODY_KNOWS: dict[str, Act] = {
+    "it hangs": hangs,
+    "it hangs up without a word": hangs_up,
+    "it cuts its reply": cuts,
+    "it cuts its reply's head": cuts_head,
+    "it answers no HTTP": babbles,
+    "its reply never ends": drips,
+    "its reply is too long": floods,
+    "500": says(500, {"code": 20500, "message": "oops", "title": "oops"}),
+    "502 of a proxy": says(502, "<html>bad gateway</html>"),
+    "503 with a moment": says(503, "", Retry_After="1"),
+    "408": says(408, {"code": 20408, "message": "too slow", "title": "too slow"}),
+    "409": says(409, {"code": 20409, "message": "conflict", "title": "conflict"}),
+    "425": says(425, {"code": 20425, "message": "early", "title": "early"}),
+    "a redirect": says(307, "", Location="/elsewhere"),
+    "201 that is no JSON": says(201, "<html>"),
+    "201 that is empty": says(201, ""),
+    "201 that is a list": says(201, [1]),
+    "201 without an id": says(201, {"status": "queued"}),
+    "201 with an empty id": says(201, {"sid": "", "uuid": None}),
+}
+
+
+def patient(make: Callable[..., Provider], url: str) -> Provider:
+    return make(url, timeout="30s")
+
+
+@asynccontextmanager
+async def closing(provider: Provider):
+    try:
+        yield provider
+    finally:
+        await provider.close()
+
+
+@BOTH
+@pytest.mark.parametrize("act", NOBODY_KNOWS.values(), ids=NOBODY_KNOWS.keys())
+async def test_what_does_not_say_what_became_of_the_call_is_unsure_and_asked_once(
+    make: Make, act: Act
+) -> None:
+    async with far_end(act) as end, closing(make(end.url)) as provider:
+        with pytest.raises(ProviderUnsure):
+            await provider.dial(order())
+        assert [(one.method, one.path) for one in end.seen] == [("POST", end.seen[0].path)]
+
+
+@BOTH
+async def test_a_connection_that_is_never_made_is_a_refusal_of_the_provider(make: Make) -> None:
+    async with far_end(hangs) as gone:
+        pass
+    async with closing(make(gone.url)) as provider:
+        with pytest.raises(ProviderRefused) as refused:
+            await provider.dial(order())
+        assert refused.value.concerns == "provider"
+
+
+@BOTH
+async def test_a_name_that_nobody_has_is_a_refusal_of_the_provider(make: Make) -> None:
+    async with closing(make("http://nobody.invalid")) as provider:
+        with pytest.raises(ProviderRefused) as refused:
+            await provider.dial(order())
+        assert refused.value.concerns == "provider"
+
+
+@BOTH
+async def test_a_tls_that_fails_before_the_request_is_a_refusal_of_the_provider(make: Make) -> None:
+    async with far_end(hangs) as end:
+        async with closing(make(end.url.replace("http:", "https:"))) as provider:
+            with pytest.raises(ProviderRefused) as refused:
+                await provider.dial(order())
+        assert refused.value.concerns == "provider"
+        assert end.seen == []
+
+
+@BOTH
+async def test_a_port_that_does_not_take_the_connection_is_a_refusal_of_the_provider(
+    make: Make,
+) -> None:
+    async with AsyncExitStack() as stack:
+        full = stack.enter_context(socket.socket())
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        provider = make(f"http://127.0.0.1:{full.getsockname()[1]}")
+        await stack.enter_async_context(closing(provider))
+        with pytest.raises(ProviderRefused) as refused:
+            await provider.dial(order())
+        assert refused.value.concerns == "provider"
+
+
+@BOTH
+async def test_too_many_requests_are_a_refusal_that_says_when(make: Make) -> None:
+    said = {"code": 20429, "message": "too many", "title": "too many"}
+    for written, ms in [("7", 7000), ("Thu, 01 Jan 1970 00:00:00 GMT", 0), ("soon", None)]:
+        act = says(429, said, Retry_After=written)
+        async with far_end(act) as end, closing(make(end.url)) as provider:
+            with pytest.raises(ProviderRefused) as refused:
+                await provider.dial(order())
+            assert (refused.value.concerns, refused.value.retry_after_ms) == ("provider", ms)
+            assert len(end.seen) == 1
+
+
+@BOTH
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 407, 413, 422])
+async def test_a_refusal_that_is_not_in_the_providers_words_concerns_the_provider(
+    make: Make, status: int
+) -> None:
+    act = says(status, "<html>who are you?</html>")
+    async with far_end(act) as end, closing(make(end.url)) as provider:
+        with pytest.raises(ProviderRefused) as refused:
+            await provider.dial(order())
+        assert (refused.value.concerns, refused.value.provider_code) == ("provider", "")
+
+
+@BOTH
+@pytest.mark.parametrize("act", NOBODY_KNOWS.values(), ids=NOBODY_KNOWS.keys())
+async def test_who_cannot_be_asked_does_not_say_that_there_is_no_call(make: Make, act: Act) -> None:
+    async with far_end(act) as end, closing(make(end.url)) as provider:
+        for call_id in (CALL if make is twilio else UUID, None):
+            sought = Sought(ref="j:1", to=TO, from_=FROM, since=SINCE, call_id=call_id)
+            with pytest.raises(ProviderUnsure):
+                await provider.look_up(sought)
+
+
+@BOTH
+async def test_a_404_that_is_not_the_providers_own_does_not_say_that_there_is_no_call(
+    make: Make,
+) -> None:
+    async with far_end(says(404, "not here")) as end, closing(make(end.url)) as provider:
+        sought = Sought(ref="j:1", to=TO, from_=FROM, since=SINCE, call_id=CALL)
+        with pytest.raises(ProviderUnsure):
+            await provider.look_up(sought)
+
+
+async def test_many_calls_at_once_are_each_asked_for_once() -> None:
+    async with (
+        far_end(says(201, twilio_call())) as end,
+        closing(patient(twilio, end.url)) as provider,
+    ):
+        made = await asyncio.gather(*(provider.dial(order()) for _ in range(150)))
+        assert made == [Dialled("twilio", CALL)] * 150
+        assert len(end.seen) == 150
+    async with far_end(says(201, vonage_made())) as end, closing(patient(vonage, end.url)) as other:
+        made = await asyncio.gather(*(other.dial(order()) for _ in range(20)))
+        assert made == [Dialled("vonage", UUID)] * 20
+        assert len({one.headers["authorization"] for one in end.seen}) == 20
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "concerns"),
+    [
+        (400, 21211, "callee"),
+        (400, 21217, "callee"),
+        (400, 21215, "callee"),
+        (400, 21610, "callee"),
+        (400, 21210, "sender"),
+        (400, 21212, "sender"),
+        (400, 21601, "sender"),
+        (400, 21606, "sender"),
+        (400, 21616, "sender"),
+        (401, 20003, "provider"),
+        (403, 20005, "provider"),
+        (400, 10001, "provider"),
+        (400, 21205, "provider"),
+        (404, 20404, "provider"),
+        (401, 99999, "provider"),
+        (400, 99999, "callee"),
+    ],
+)
+async def test_a_refusal_of_twilios_says_whom_it_concerns_by_its_code(
+    status: int, code: int, concerns: str
+) -> None:
+    act = says(status, twilio_error(status, code))
+    async with far_end(act) as end, closing(twilio(end.url)) as provider:
+        with pytest.raises(ProviderRefused) as refused:
+            await provider.dial(order())
+    assert (refused.value.concerns, refused.value.provider_code) == (concerns, str(code))
+    assert f"of {code}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "wrong", "concerns"),
+    [
+        (400, [{"name": "to[0].number", "reason": "no number"}], "callee"),
+        (400, [{"name": "from.number", "reason": "not yours"}], "sender"),
+        (400, [{"name": "event_url", "reason": "no URL"}], "provider"),
+        (400, None, "callee"),
+        (401, None, "provider"),
+        (403, None, "provider"),
+    ],
+)
+async def test_a_refusal_of_vonages_says_whom_it_concerns_by_what_is_wrong(
+    status: int, wrong: object, concerns: str
+) -> None:
+    said = {"type": "about:x", "title": "Bad", "detail": "so", "invalid_parameters": wrong}
+    act = says(status, said)
+    async with far_end(act) as end, closing(vonage(end.url)) as provider:
+        with pytest.raises(ProviderRefused) as refused:
+            await provider.dial(order())
+    assert (refused.value.concerns, refused.value.provider_code) == (concerns, str(status))
