@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from headway.contract.definitions import DefineRequest, NoteUse
 from headway.contract.store import Store
 from headway.contract.tokens import TokenSpec
-from headway.contract.views import TokensQuery
+from headway.contract.views import TokensQuery, TokenView
 from headway.core.errors import StoreError, Unauthenticated
 from headway.runtime.timing import Timing
 from headway.runtime.token_text import matches, parse
@@ -17,6 +18,11 @@ from headway.server.access.caller import ANYBODY, Caller, caller_of
 
 FRESH_S = 2.0
 """Seconds for which what was read of a token is believed; a revoked one ends within these."""
+AWAY_S = 900.0
+"""Seconds for which it is believed while the store is away: nobody can revoke a token there then,
+and whoever only has to be known, to be answered from elsewhere, is not turned away."""
+PATIENCE_S = 1.0
+"""Seconds for which the store is asked again about what is known already."""
 MOST = 10_000
 NOTE_EACH_S = 60.0
 
@@ -25,11 +31,19 @@ _log = logging.getLogger("headway.server")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Page:
-    """What was read of one id."""
+    """What was read of one id.
+
+    Attributes:
+        spec: the token; None if there is none.
+        caller: who holds it.
+        read_at: when the store said so.
+        asked_at: when it was asked last, though it may have been away.
+    """
 
     spec: TokenSpec | None
     caller: Caller
     read_at: float
+    asked_at: float
 
 
 class TokenBook:
@@ -46,7 +60,7 @@ class TokenBook:
         self._store = store
         self._timing = timing
         self._open_here = open_here
-        self._looked_at = float("-inf")
+        self._looked_at = self._asked_at = float("-inf")
         self._pages: OrderedDict[str, _Page] = OrderedDict()
         self._used: dict[str, int] = {}
 
@@ -56,9 +70,14 @@ class TokenBook:
         Raises:
             StoreError: nobody can tell now.
         """
-        if self._open_here and self._timing.monotonic() - self._looked_at > FRESH_S:
-            self._open_here = not await self._store.read(TokensQuery())
-            self._looked_at = self._timing.monotonic()
+        now = self._timing.monotonic()
+        if self._open_here and now - self._asked_at > FRESH_S:
+            known = now - self._looked_at < AWAY_S
+            found = await self._read(TokensQuery(), known=known)
+            self._asked_at = self._timing.monotonic()
+            if found is not None:
+                self._open_here = not found
+                self._looked_at = self._asked_at
         return self._open_here
 
     async def caller(self, text: str | None) -> Caller | None:
@@ -91,7 +110,7 @@ class TokenBook:
     def forget(self, token: str) -> None:
         """What was read of a token, and whether there are any, is read again: it was changed."""
         self._pages.pop(token, None)
-        self._looked_at = float("-inf")
+        self._looked_at = self._asked_at = float("-inf")
 
     async def note_uses(self) -> None:
         """Tells the store now and then which tokens were used; until it is cancelled."""
@@ -112,17 +131,35 @@ class TokenBook:
 
     async def _page(self, token: str) -> _Page:
         page = self._pages.get(token)
-        if page is not None and self._timing.monotonic() - page.read_at < FRESH_S:
+        now = self._timing.monotonic()
+        if page is not None and now - page.asked_at < FRESH_S:
             return page
-        found = await self._store.read(TokensQuery(ids=(token,)))
-        spec = found[0].spec if found else None
-        page = _Page(
-            spec=spec,
-            caller=ANYBODY if spec is None else caller_of(spec),
-            read_at=self._timing.monotonic(),
-        )
+        known = page is not None and now - page.read_at < AWAY_S
+        found = await self._read(TokensQuery(ids=(token,)), known=known)
+        now = self._timing.monotonic()
+        if found is None and page is not None:
+            page = replace(page, asked_at=now)
+        else:
+            spec = found[0].spec if found else None
+            caller = ANYBODY if spec is None else caller_of(spec)
+            page = _Page(spec=spec, caller=caller, read_at=now, asked_at=now)
         self._pages[token] = page
         self._pages.move_to_end(token)
         if len(self._pages) > MOST:
             self._pages.popitem(last=False)
         return page
+
+    async def _read(self, query: TokensQuery, *, known: bool) -> Sequence[TokenView] | None:
+        """Asks the store; None if it is away, and what was read before may be believed.
+
+        Raises:
+            StoreError: it is away, and nothing is known.
+        """
+        if not known:
+            return await self._store.read(query)
+        try:
+            async with self._timing.limit(PATIENCE_S):
+                return await self._store.read(query)
+        except (StoreError, TimeoutError) as error:
+            _log.warning("tokens are believed as they were read before: %s", error)
+            return None

@@ -22,7 +22,7 @@ class LeadRow:
         phone: E.164.
         tz: an IANA zone.
         reseller: for whom it is.
-        template: by which it is called; empty for the default.
+        template: by which it is called.
         due_at: ms UTC.
         key: the caller's own; None for none.
         payload: any JSON; None for none.
@@ -33,7 +33,7 @@ class LeadRow:
     phone: str
     tz: str
     reseller: str
-    template: str = ""
+    template: str = "default"
     due_at: int
     key: str | None = None
     payload: object = None

@@ -70,7 +70,7 @@ class TableSettings:
     ours: str = OURS
     theirs: str | None = None
     defaults: Mapping[str, str] = field(
-        default_factory=lambda: {"tz": "UTC", "reseller": "main", "template": ""}
+        default_factory=lambda: {"tz": "UTC", "reseller": "main", "template": "default"}
     )
     every: str = "30s"
     rate: int = 100

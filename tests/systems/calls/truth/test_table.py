@@ -1,0 +1,228 @@
+"""The table as the truth: each change of a row holds only where the row is as it must be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
+from headway.systems.calls.truth.intake import take_in
+from headway.systems.calls.truth.lead_table import LeadTable
+from headway.systems.calls.truth.row import LeadRow, lead_of
+from tests.systems.calls.truth.databases import make_theirs, opened, run, settings_of
+
+AT = int(datetime(2026, 11, 21, 9, 0, 0, 125_000, UTC).timestamp() * 1000)
+
+
+def lead(n: int = 1, **more: Any) -> LeadRow:
+    given = {
+        "phone": f"+1555010{n:04}",
+        "tz": "America/Denver",
+        "reseller": "acme",
+        "due_at": AT + n,
+    }
+    return LeadRow(**{**given, **more})
+
+
+@pytest.fixture(params=["theirs", "own"])
+async def table(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[LeadTable]:
+    """Somebody else's table, and Headway's own, in each kind of database."""
+    if request.param == "own":
+        async with opened({"own": True}, database_url) as one:
+            yield one
+        return
+    await make_theirs(database_url)
+    async with opened(settings_of(database_url)) as one:
+        yield one
+
+
+async def all_pending(table: LeadTable, *, ours: bool = True) -> list[LeadRow]:
+    return [row async for page in table.pending(ours=ours) for row in page]
+
+
+# ----------------------------------------------------------------------------------------- intake
+
+
+async def test_leads_that_are_taken_in_are_read_as_they_were_given(table: LeadTable) -> None:
+    given = [lead(1, key="k1", payload={"name": "Ada", "n": [1, None]}), lead(2)]
+    taken = await take_in(table, given)
+    assert [one.created for one in taken] == [True, True]
+    assert [one.row.named("") for one in taken] == given
+    read = await all_pending(table)
+    assert sorted(read, key=lambda row: row.due_at) == [one.row for one in taken]
+
+
+async def test_a_repeat_under_a_key_is_the_row_that_has_it(table: LeadTable) -> None:
+    (first,) = await take_in(table, [lead(1, key="k1")])
+    again = await take_in(
+        table, [lead(1, key="k1", due_at=AT + 99), lead(2, key="k1", reseller="b")]
+    )
+    assert [one.created for one in again] == [False, True]
+    assert again[0].row == first.row
+    twice = await take_in(table, [lead(3, key="k3"), lead(3, key="k3")])
+    assert [one.created for one in twice] == [True, False]
+    assert twice[0].row.id == twice[1].row.id
+
+
+async def test_another_body_under_a_key_writes_nothing_at_all(table: LeadTable) -> None:
+    await take_in(table, [lead(1, key="k1")])
+    with pytest.raises(KeyConflict, match="'k1'"):
+        await take_in(table, [lead(2), lead(2, key="k1")])
+    assert len(await all_pending(table)) == 1
+
+
+async def test_those_who_race_under_one_key_get_one_row(table: LeadTable) -> None:
+    taken = await asyncio.gather(*(take_in(table, [lead(1, key="k1")]) for _ in range(8)))
+    assert sum(one.created for (one,) in taken) == 1
+    assert len({one.row.id for (one,) in taken}) == 1
+
+
+async def test_thousands_of_leads_are_one_step(table: LeadTable) -> None:
+    taken = await take_in(table, [lead(n) for n in range(1_200)])
+    assert len({one.row.id for one in taken}) == 1_200
+    assert len(await all_pending(table)) == 1_200
+
+
+async def test_a_lead_of_which_the_table_cannot_keep_something_is_refused(
+    database_url: str,
+) -> None:
+    await make_theirs(database_url)
+    columns = {k: v for k, v in settings_of(None)["columns"].items() if k != "payload"}
+    async with opened(settings_of(database_url, columns=columns)) as table:
+        with pytest.raises(InvalidValue, match=r"the lead has payload = .* keeps none"):
+            await take_in(table, [lead(1, payload={"a": 1})])
+        assert await all_pending(table) == []
+
+
+# ---------------------------------------------------------------------------------------- changes
+
+
+async def test_a_call_begins_once_for_a_row_that_is_pending(table: LeadTable) -> None:
+    (one,) = await take_in(table, [lead(1)])
+    began = await asyncio.gather(
+        *(table.begin(one.row.id, ref=f"j:{n}", number="+15550001", at=AT) for n in range(6))
+    )
+    assert began.count(True) == 1
+    (standing,) = [each async for page in table.running() for each in page]
+    assert standing.ref == f"j:{began.index(True)}"
+    assert (standing.number, standing.since_at, standing.row) == ("+15550001", AT, one.row)
+    assert await all_pending(table) == []
+
+
+async def test_a_call_puts_back_only_the_row_that_names_it(table: LeadTable) -> None:
+    (one,) = await take_in(table, [lead(1)])
+    assert not await table.put_back(one.row.id, ref="j:1", due_at=None)
+    await table.begin(one.row.id, ref="j:1", number="+15550001", at=AT)
+    assert not await table.put_back(one.row.id, ref="j:2", due_at=AT + 5)
+    assert await table.put_back(one.row.id, ref="j:1", due_at=AT + 5_000)
+    assert not await table.put_back(one.row.id, ref="j:1", due_at=AT + 9)
+    (row,) = await all_pending(table)
+    assert row.due_at == AT + 5_000
+
+
+async def test_an_end_is_written_once(table: LeadTable) -> None:
+    (one,) = await take_in(table, [lead(1)])
+    await table.begin(one.row.id, ref="j:1", number="+15550001", at=AT)
+    assert await table.end(one.row.id, outcome="BUSY", at=AT)
+    assert not await table.end(one.row.id, outcome="COMPLETED", at=AT)
+    assert not await table.begin(one.row.id, ref="j:2", number="+15550001", at=AT)
+    assert not await table.put_back(one.row.id, ref="j:1", due_at=None)
+
+
+# ----------------------------------------------------------------------------------------- owners
+
+
+async def theirs(url: str, n: int) -> None:
+    for i in range(n):
+        await run(
+            url,
+            "INSERT INTO their_leads (msisdn, call_after, state, handled_by)"
+            " VALUES (:phone, '2026-11-21 09:00:00', 'new', 'legacy')",
+            phone=f"+1555010{i:04}",
+        )
+
+
+async def test_rows_change_hands_only_while_they_are_pending_and_the_other_has_them(
+    database_url: str,
+) -> None:
+    await make_theirs(database_url)
+    await theirs(database_url, 4)
+    await run(database_url, "UPDATE their_leads SET state = 'calling' WHERE lead_no = 3")
+    await run(database_url, "UPDATE their_leads SET handled_by = NULL WHERE lead_no = 4")
+    async with opened(settings_of(database_url)) as table:
+        taken = await table.take(["1", "2", "3", "4"])
+        assert sorted(row.id for row in taken) == ["1", "2"]
+        assert await table.take(["1", "2"]) == []
+        assert [row.id for row in await all_pending(table)] == ["1", "2"]
+        assert await all_pending(table, ours=False) == []
+        await table.begin("1", ref="j:1", number="+15550001", at=AT)
+        assert [row.id for row in await table.let_go(["1", "2", "3"])] == ["2"]
+        assert not await table.begin("2", ref="j:1", number="+15550001", at=AT)
+        assert not await table.end("2", outcome="ABORT", at=AT)
+        assert (await table.counts()) == {
+            "ours_pending": 0,
+            "ours_running": 1,
+            "theirs_pending": 1,
+            "theirs_running": 1,
+        }
+
+
+async def test_a_row_that_the_older_system_has_locked_is_passed_over(database_url: str) -> None:
+    if not database_url.startswith("postgresql"):
+        pytest.skip("SQLite locks no rows")
+    await make_theirs(database_url)
+    await theirs(database_url, 2)
+    async with opened(settings_of(database_url)) as table, table.door.change() as other:
+        await other.execute(table.select_all().where(table.among(["1"])).with_for_update())
+        async with asyncio.timeout(20):
+            assert [row.id for row in await table.take(["1", "2"])] == ["2"]
+
+
+# ---------------------------------------------------------------------------------- what is wrong
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"table": "their_lead"}, r"no table 'their_lead'.*did you mean their_leads"),
+        ({"columns": {"phone": "msisdnn"}}, r"columns.phone: .*'msisdnn'.*did you mean msisdn"),
+        ({"columns": {"id": None}}, r"names no column for id"),
+        ({"columns": {"tz": "msisdn"}}, r"the column 'msisdn' twice"),
+        ({"columns": {"phon": "msisdn"}}, r"no option 'phon'.*did you mean phone"),
+        ({"statuses": {"pending": "a", "running": "a", "done": "b"}}, "must differ"),
+        ({"statuses": {"pending": 1, "running": 2, "done": 3}}, r"statuses.pending is 1"),
+        ({"own": True}, "own = true and"),
+        ({"colums": {}}, "did you mean columns"),
+        ({"every": "soon"}, "soon"),
+        ({"columns": {"key": "result"}}, "nothing makes 'result' unique"),
+    ],
+)
+async def test_what_the_settings_say_wrongly_is_refused_at_the_start(
+    database_url: str, more: dict[str, Any], says: str
+) -> None:
+    await make_theirs(database_url)
+    if "columns" in more:
+        columns = {**settings_of(None)["columns"], **more["columns"]}
+        if more["columns"].get("key"):
+            del columns["outcome"]
+        more = {"columns": {name: value for name, value in columns.items() if value}}
+    with pytest.raises(InvalidValue, match=says):
+        async with opened(settings_of(database_url, **more)):
+            pass
+
+
+async def test_a_table_that_is_away_is_told_as_a_store_that_is(tmp_path: Any) -> None:
+    url = f"sqlite:///{tmp_path}/no/such/folder.db"
+    with pytest.raises(StoreUnavailable):
+        async with opened(settings_of(url)):
+            pass
+
+
+def test_a_lead_has_its_rows_id_where_that_is_a_uuid() -> None:
+    own = "0193a1f0-0000-7000-8000-000000000001"
+    assert lead_of(own) == lead_of(own.upper()) == own
+    assert lead_of("17") == lead_of("17") != lead_of("18")
