@@ -1,0 +1,160 @@
+"""What a request to the carrier asks: who it is, and which fields it has."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from base64 import b64decode
+from collections.abc import Collection, Mapping
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.requests import Request
+
+from headway.core.errors import InvalidValue
+from headway.server.hooks.request import read_form
+from headway.systems.telephony.simulated.twilio_server.problems import Refused
+
+_E164 = re.compile(r"\+[1-9]\d{6,14}", re.ASCII)
+_METHODS = {"GET", "POST"}
+
+
+class Fields:
+    """The fields of a form or a query."""
+
+    def __init__(self, pairs: list[tuple[str, str]], known: Collection[str]) -> None:
+        """Takes fields whose names are known.
+
+        Args:
+            pairs: names and values.
+            known: the names that may be there.
+
+        Raises:
+            Refused: there is another.
+        """
+        strange = {name for name, _ in pairs} - set(known)
+        if strange:
+            raise Refused(20001, f"Unknown parameters: {', '.join(sorted(strange))}")
+        self._pairs = pairs
+
+    def get(self, name: str) -> str | None:
+        """The last value of a field; None if there is none, or an empty one."""
+        found = [value for one, value in self._pairs if one == name]
+        return found[-1] if found and found[-1] else None
+
+    def all(self, name: str) -> list[str]:
+        """All values of a field."""
+        return [value for one, value in self._pairs if one == name and value]
+
+    def phone(self, name: str, *, missing: int, invalid: int) -> str:
+        """A telephone number that must be there.
+
+        Args:
+            name: of the field.
+            missing: the code if there is none.
+            invalid: the code if it cannot be one.
+
+        Raises:
+            Refused: it is missing or cannot be one.
+        """
+        value = self.get(name)
+        if value is None:
+            raise Refused(missing, f"No '{name}' number is specified")
+        if not _E164.fullmatch(value):
+            raise Refused(invalid, f"The '{name}' number {value[:40]} is not a valid phone number")
+        return value
+
+    def url(self, name: str, *, invalid: int) -> str | None:
+        """An absolute URL; None if there is none.
+
+        Raises:
+            Refused: it cannot be one.
+        """
+        value = self.get(name)
+        if value is None:
+            return None
+        try:
+            parts = urlsplit(value)
+            fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            fits = False
+        if not fits or len(value) > 4_000:
+            raise Refused(invalid, f"{name} is not a valid URL: {value[:200]}")
+        return value
+
+    def method(self, name: str) -> str:
+        """GET or POST; POST if there is none.
+
+        Raises:
+            Refused: it is another.
+        """
+        value = (self.get(name) or "POST").upper()
+        if value not in _METHODS:
+            raise Refused(21207, f"{name} must be GET or POST")
+        return value
+
+    def number(self, name: str, usual: int, most: int) -> int:
+        """A whole number from 0.
+
+        Raises:
+            Refused: it is none, or above the most.
+        """
+        value = self.get(name)
+        if value is None:
+            return usual
+        if not value.isdecimal() or len(value) > 9 or int(value) > most:
+            raise Refused(20001, f"{name} must be a whole number up to {most}")
+        return int(value)
+
+
+def ref_of(url: str | None) -> str:
+    """The caller's own reference, as it stands in a URL; empty if there is none."""
+    found = parse_qs(urlsplit(url or "").query).get("ref", [])
+    return found[0] if found else ""
+
+
+async def read_body(request: Request, known: Collection[str]) -> Fields:
+    """The fields of a form.
+
+    Raises:
+        Refused: it is none, or has fields that are not known.
+    """
+    try:
+        return Fields(read_form(await request.body()), known)
+    except InvalidValue as error:
+        raise Refused(20001, error.message) from error
+
+
+def read_query(request: Request, known: Collection[str]) -> Fields:
+    """The fields of the query; as `read_body`.
+
+    Raises:
+        Refused: it is none, or has fields that are not known.
+    """
+    try:
+        return Fields(read_form(request.url.query), known)
+    except InvalidValue as error:
+        raise Refused(20001, error.message) from error
+
+
+def check_caller(request: Request, account: str, secrets: Mapping[str, str]) -> None:
+    """Lets a request pass that proves who it is.
+
+    Args:
+        request: names the account in its path.
+        account: the only one.
+        secrets: of each name that may ask.
+
+    Raises:
+        Refused: it does not, or it is about another account.
+    """
+    scheme, _, told = request.headers.get("authorization", "").partition(" ")
+    try:
+        name, _, secret = b64decode(told, validate=True).decode().partition(":")
+    except ValueError:
+        name = secret = ""
+    real = secrets.get(name)
+    fits = real is not None and hmac.compare_digest(real.encode(), secret.encode())
+    if scheme.lower() != "basic" or not fits:
+        raise Refused(20003, "Authenticate")
+    if request.path_params["account"] != account:
+        raise Refused(20404, f"The requested resource {request.url.path} was not found")

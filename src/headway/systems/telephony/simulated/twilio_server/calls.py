@@ -1,0 +1,172 @@
+"""Calls, as Twilio's API places, tells, leads on and ends them.
+
+Source: Twilio, "Calls resource".
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from headway.systems.telephony.simulated.ledger import Call, CallPlan
+from headway.systems.telephony.simulated.twilio_server.asked import (
+    Fields,
+    read_body,
+    read_query,
+    ref_of,
+)
+from headway.systems.telephony.simulated.twilio_server.desk import Desk
+from headway.systems.telephony.simulated.twilio_server.paging import PAGING, page_of
+from headway.systems.telephony.simulated.twilio_server.problems import Refused
+from headway.systems.telephony.simulated.twilio_server.replying import must_do, reply_of
+from headway.systems.telephony.simulated.twilio_server.shapes import call_shape
+from headway.systems.telephony.voice import CallStatus
+
+_EVENTS = frozenset({"initiated", "ringing", "answered", "completed"})
+_LEAD = ("Url", "Method", "Twiml", "FallbackUrl", "FallbackMethod", "TimeLimit")
+_TOLD = ("StatusCallback", "StatusCallbackMethod")
+_NEW = (
+    *_LEAD,
+    *_TOLD,
+    *("To", "From", "StatusCallbackEvent", "Timeout", "ApplicationSid", "SendDigits", "Record"),
+    *("RecordingChannels", "RecordingStatusCallback", "RecordingStatusCallbackMethod"),
+    *("RecordingConfigurationId", "RecordingStatusCallbackEvent", "RecordingTrack", "Trim"),
+    *("SipAuthUsername", "SipAuthPassword", "CallerId", "Byoc", "CallReason", "CallToken"),
+    *("MachineDetection", "MachineDetectionTimeout", "MachineDetectionSpeechThreshold"),
+    *("MachineDetectionSpeechEndThreshold", "MachineDetectionSilenceTimeout", "AsyncAmd"),
+    *("AsyncAmdStatusCallback", "AsyncAmdStatusCallbackMethod", "Passports"),
+    "ClientNotificationUrl",
+)
+_MOMENTS = tuple(f"{which}Time{how}" for which in ("Start", "End") for how in ("", "<", ">"))
+
+
+async def place(desk: Desk, request: Request) -> Response:
+    """Places a call.
+
+    Raises:
+        Refused: there is no call.
+    """
+    asked = await read_body(request, _NEW)
+    plan = _plan(desk, asked)
+    fate, nth = desk.world.next_fate(plan.to)
+    must_do(fate, 21217)
+    call = desk.world.place(plan, fate, nth)
+    return await reply_of(desk.world, fate, lambda: call_shape(desk.account, call))
+
+
+async def every(desk: Desk, request: Request) -> Response:
+    """Lists calls, the newest first."""
+    asked = read_query(request, (*PAGING, *_MOMENTS, "To", "From", "Status", "ParentCallSid"))
+    calls = [one for one in desk.world.ledger.calls.values() if _fits(asked, one)]
+    calls.reverse()
+    shape = page_of(request, asked, "calls", calls, lambda one: call_shape(desk.account, one))
+    return JSONResponse(shape)
+
+
+async def tell(desk: Desk, request: Request) -> Response:
+    """Tells of one call."""
+    return JSONResponse(call_shape(desk.account, _found(desk, request)))
+
+
+async def change(desk: Desk, request: Request) -> Response:
+    """Ends a call, or has other words followed in it.
+
+    Raises:
+        Refused: it cannot be, as the call stands.
+    """
+    asked = await read_body(request, (*_LEAD, *_TOLD, "Status"))
+    call = _found(desk, request)
+    status = asked.get("Status")
+    url, words = asked.url("Url", invalid=21205), asked.get("Twiml")
+    if status not in {None, "canceled", "completed"}:
+        raise Refused(21218, f"Status cannot be set to {status}")
+    if call.status.ended:
+        raise Refused(21220, "Call is not in-progress. Cannot redirect.")
+    if status == "completed" or (status and call.status is not CallStatus.IN_PROGRESS):
+        await desk.world.hang_up(call.sid)
+        return JSONResponse(call_shape(desk.account, call))
+    is_led = url is not None or words is not None
+    if is_led and not desk.world.lead_on(call.sid, words, url, asked.method("Method")):
+        raise Refused(21220, "Call is not in-progress. Cannot redirect.")
+    return JSONResponse(call_shape(desk.account, call))
+
+
+def _plan(desk: Desk, asked: Fields) -> CallPlan:
+    to = asked.phone("To", missing=21201, invalid=21211)
+    from_ = asked.phone("From", missing=21213, invalid=21212)
+    if desk.world.numbers and from_ not in desk.world.numbers:
+        raise Refused(21210, f"Source phone number not yet verified for your account: {from_}")
+    words, url = asked.get("Twiml"), asked.url("Url", invalid=21205)
+    if (words is None) == (url is None):
+        raise Refused(21205, "Exactly one of Url and Twiml is required")
+    status_url = asked.url("StatusCallback", invalid=21609)
+    events = frozenset(asked.all("StatusCallbackEvent")) or frozenset({"completed"})
+    if events - _EVENTS:
+        raise Refused(21626, f"Invalid status callback events: {', '.join(events - _EVENTS)}")
+    return CallPlan(
+        ref=ref_of(status_url) or ref_of(url),
+        to=to,
+        from_=from_,
+        words=words,
+        words_url=url,
+        words_method=asked.method("Method"),
+        status_url=status_url,
+        status_events=events,
+        status_method=asked.method("StatusCallbackMethod"),
+        ring_ms=asked.number("Timeout", 60, 600) * 1_000,
+        limit_ms=asked.number("TimeLimit", 14_400, 86_400) * 1_000,
+    )
+
+
+def _found(desk: Desk, request: Request) -> Call:
+    call = desk.world.ledger.calls.get(request.path_params["sid"])
+    if call is None:
+        raise Refused(20404, f"The requested resource {request.url.path} was not found")
+    return call
+
+
+def _fits(asked: Fields, call: Call) -> bool:
+    plan, status = call.plan, asked.get("Status")
+    began = None if call.status is CallStatus.QUEUED else call.placed_at
+    return (
+        asked.get("To") in {None, plan.to}
+        and asked.get("From") in {None, plan.from_}
+        and status in {None, call.status.value}
+        and _lies(asked, "StartTime", began)
+        and _lies(asked, "EndTime", call.ended_at)
+    )
+
+
+def _lies(asked: Fields, name: str, at: int | None) -> bool:
+    """Whether a moment lies where it is asked for; Twilio's moments are whole seconds."""
+    after, before, on = asked.get(f"{name}>"), asked.get(f"{name}<"), asked.get(name)
+    if after is None and before is None and on is None:
+        return True
+    if at is None:
+        return False
+    second = at // 1000
+    return (
+        (after is None or second >= _bounds(name, after)[0])
+        and (before is None or second <= _bounds(name, before)[1])
+        and (on is None or _bounds(name, on)[0] <= second <= _bounds(name, on)[1])
+    )
+
+
+def _bounds(name: str, text: str) -> tuple[int, int]:
+    """The first and the last second that a moment or a day stands for.
+
+    Raises:
+        Refused: it is neither.
+    """
+    try:
+        if len(text) == 10:
+            day = date.fromisoformat(text)
+            first = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
+            return first, first + 86_399
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Refused(20001, f"{name} is no moment: {text[:40]}") from None
+    second = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    return second, second

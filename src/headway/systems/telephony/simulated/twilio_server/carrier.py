@@ -1,0 +1,97 @@
+"""The carrier: an ASGI application that speaks Twilio's API, over a simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headway.runtime.timing import REAL, Timing
+from headway.systems.telephony.simulated.http_application import HttpApplication
+from headway.systems.telephony.simulated.twilio_server import calls, control, messages
+from headway.systems.telephony.simulated.twilio_server.asked import check_caller
+from headway.systems.telephony.simulated.twilio_server.desk import Desk
+from headway.systems.telephony.simulated.twilio_server.problems import Refused, refused
+from headway.systems.telephony.simulated.twilio_server.replying import must_be_there
+from headway.systems.telephony.simulated.twilio_server.settings import CarrierSettings
+from headway.systems.telephony.simulated.world import World
+
+HOSTS = ["localhost", "127.0.0.1"]
+"""Where a carrier may be: it is no protected place."""
+
+Answer = Callable[[Desk, Request], Awaitable[Response]]
+
+_API: tuple[tuple[str, str, Answer], ...] = (
+    ("POST", "/Calls.json", calls.place),
+    ("GET", "/Calls.json", calls.every),
+    ("GET", "/Calls/{sid}.json", calls.tell),
+    ("POST", "/Calls/{sid}.json", calls.change),
+    ("POST", "/Messages.json", messages.send),
+    ("GET", "/Messages.json", messages.every),
+    ("GET", "/Messages/{sid}.json", messages.tell),
+    ("POST", "/IncomingPhoneNumbers.json", messages.add_number),
+    ("GET", "/IncomingPhoneNumbers.json", messages.numbers),
+)
+_CONTROL: tuple[tuple[str, str, Answer], ...] = (
+    ("GET", "/_calls", control.calls),
+    ("POST", "/_calls/{sid}/hang_up", control.hang_up),
+    ("GET", "/_texts", control.texts),
+    ("POST", "/_texts", control.write),
+    ("POST", "/_people/{phone}", control.person),
+    ("GET", "/_faults", control.faults),
+    ("POST", "/_faults", control.faults),
+)
+
+
+class Carrier:
+    """A carrier that speaks Twilio's API.
+
+    Attributes:
+        settings: what it was started with.
+        world: in which its calls are.
+        app: to be served.
+    """
+
+    def __init__(self, settings: CarrierSettings, *, timing: Timing = REAL) -> None:
+        """A carrier that nobody has asked yet.
+
+        Args:
+            settings: what happens how often, and who may ask.
+            timing: real time, but in tests.
+        """
+        self.settings = settings
+        application = HttpApplication(settings.account, settings.token)
+        self.world = World(settings, application, timing=timing)
+        self._desk = Desk(
+            world=self.world,
+            account=settings.account,
+            secrets={settings.account: settings.token, **settings.api_keys},
+        )
+        root = "/2010-04-01/Accounts/{account}"
+        self.app = Starlette(
+            routes=[
+                *(self._route(how, root + path, answer, api=True) for how, path, answer in _API),
+                *(self._route(how, path, answer, api=False) for how, path, answer in _CONTROL),
+            ],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)],
+            exception_handlers=dict.fromkeys((Refused, HTTPException, Exception), refused),
+        )
+
+    async def close(self) -> None:
+        """Ends all calls, without a word to anybody."""
+        await self.world.close()
+
+    def _route(self, method: str, path: str, answer: Answer, *, api: bool) -> Route:
+        async def endpoint(request: Request) -> Response:
+            if api:
+                check_caller(request, self._desk.account, self._desk.secrets)
+                must_be_there(self.world, request)
+            return await answer(self._desk, request)
+
+        return Route(path, endpoint, methods=[method])

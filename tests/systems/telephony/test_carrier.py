@@ -1,0 +1,481 @@
+"""The carrier that speaks Twilio's API, asked by Twilio's own client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from requests.exceptions import ChunkedEncodingError, Timeout
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from twilio.base.exceptions import TwilioRestException
+from twilio.http.http_client import TwilioHttpClient
+from twilio.request_validator import RequestValidator
+from twilio.rest import Client
+
+from headway.server.listening.listener import Address, Listener
+from tests.systems.telephony.carrier_rig import CarrierRig, carrying
+
+TO, FROM = "+15550001111", "+15559990000"
+SAY = "<Response><Say>hello</Say></Response>"
+
+
+class Towards(TwilioHttpClient):
+    """Twilio's transport, sent to another place."""
+
+    def __init__(self, url: str, timeout: float) -> None:
+        super().__init__(timeout=timeout)
+        self.url = url
+
+    def request(self, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
+        there = url.replace("https://api.twilio.com", self.url)
+        return super().request(method, there, *args, **kwargs)
+
+
+def client_of(
+    carrier: CarrierRig, timeout: float = 10, keyed: tuple[str, str] | None = None
+) -> Client:
+    account = carrier.account_sid
+    name, secret = keyed or (account, carrier.auth_token)
+    transport = Towards(carrier.url, timeout)
+    return Client(name or account, secret, account_sid=account, http_client=transport)
+
+
+async def calling(carrier: CarrierRig, **fields: Any) -> Any:
+    fields = {"to": TO, "from_": FROM, "twiml": SAY, **fields}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    return await asyncio.to_thread(client_of(carrier).calls.create, **fields)
+
+
+class Hearing:
+    """An application that hears webhooks, and checks that Twilio could have signed them."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.heard: list[dict[str, str]] = []
+        self.answers: dict[str, str] = {}
+        self.statuses: list[int] = []
+        self.validator = RequestValidator("")
+
+    async def hear(self, request: Request) -> Response:
+        form = dict(parse_qsl((await request.body()).decode(), keep_blank_values=True))
+        signature = request.headers["x-twilio-signature"]
+        assert self.validator.validate(str(request.url), form, signature)
+        status = self.statuses.pop(0) if self.statuses else 200
+        self.heard.append({"path": request.url.path, "query": request.url.query, **form})
+        said = self.answers.get(request.url.path, "")
+        return Response(said, status, media_type="application/xml")
+
+    def of(self, path: str) -> list[dict[str, str]]:
+        return [one for one in self.heard if one["path"] == path]
+
+
+@asynccontextmanager
+async def hearing(carrier: CarrierRig) -> AsyncGenerator[Hearing]:
+    made = Hearing()
+    made.validator = RequestValidator(carrier.auth_token)
+    routes = [Route("/{path:path}", made.hear, methods=["GET", "POST"])]
+    listener = Listener(Starlette(routes=routes), Address(port=0))
+    made.url = listener.url
+    running = asyncio.create_task(listener.run())
+    await listener.answers()
+    yield made
+    listener.stop()
+    await running
+
+
+async def test_a_call_goes_through_all_its_statuses_and_each_is_told_signed() -> None:
+    async with carrying(talk="42s") as carrier, hearing(carrier) as app:
+        call = await calling(
+            carrier,
+            status_callback=f"{app.url}/status?ref=job:1",
+            status_callback_event=["initiated", "ringing", "answered", "completed"],
+        )
+        await carrier.world.idle()
+        told = app.of("/status")
+        ended = await asyncio.to_thread(client_of(carrier).calls(call.sid).fetch)
+
+    assert call.sid.startswith("CA")
+    assert call.status == "queued"
+    assert [one["CallStatus"] for one in told] == [
+        "initiated", "ringing", "in-progress", "completed",
+    ]  # fmt: skip
+    assert [one["SequenceNumber"] for one in told] == ["0", "1", "2", "3"]
+    assert {one["CallbackSource"] for one in told} == {"call-progress-events"}
+    assert {(one["To"], one["From"], one["CallSid"]) for one in told} == {(TO, FROM, call.sid)}
+    assert {one["query"] for one in told} == {"ref=job:1"}
+    assert told[-1]["CallDuration"] == "42"
+    assert (ended.status, ended.duration) == ("completed", "42")
+    assert carrier.world.ledger.by_ref("job:1").sid == call.sid
+
+
+async def test_only_the_end_is_told_where_nothing_else_is_asked_for() -> None:
+    async with carrying() as carrier, hearing(carrier) as app:
+        await calling(carrier, status_callback=f"{app.url}/status")
+        await carrier.world.idle()
+        assert [one["CallStatus"] for one in app.heard] == ["completed"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "status"),
+    [("busy", "busy"), ("ignore", "no-answer"), ("fails", "failed"), ("hangs_up", "completed")],
+)
+async def test_what_becomes_of_a_call_is_what_the_person_does(answers: str, status: str) -> None:
+    async with carrying() as carrier, hearing(carrier) as app:
+        carrier.person(TO, answers)
+        await calling(carrier, status_callback=f"{app.url}/status")
+        await carrier.world.idle()
+        assert [one["CallStatus"] for one in app.heard] == [status]
+
+
+@pytest.mark.parametrize(("answers", "digits"), [("accept", "1"), ("decline", "2"), ("wrong", "9")])
+async def test_pressed_keys_are_told_and_what_is_answered_is_said(
+    answers: str, digits: str
+) -> None:
+    async with carrying() as carrier, hearing(carrier) as app:
+        carrier.person(TO, answers)
+        app.answers["/words"] = (
+            '<Response><Gather numDigits="1" action="/keys?ref=job%3A1"><Say>Press</Say></Gather>'
+            "</Response>"
+        )
+        app.answers["/keys"] = "<Response><Say>Thank you</Say></Response>"
+        await calling(carrier, twiml=None, url=f"{app.url}/words")
+        await carrier.world.idle()
+        (call,) = carrier.world.ledger.calls.values()
+        (keys,) = app.of("/keys")
+
+    assert (keys["Digits"], keys["CallStatus"]) == (digits, "in-progress")
+    assert keys["query"] == "ref=job%3A1"
+    assert call.heard == ["Press", "Thank you"]
+    assert call.problems == []
+
+
+async def test_silence_is_told_only_where_that_is_asked_for() -> None:
+    once = '<Gather action="/keys" timeout="5"{}><Say>Press</Say></Gather>'
+    told = ' actionOnEmptyResult="true"'
+    words = f"<Response>{once.format('')}{once.format(told)}</Response>"
+    async with carrying() as carrier, hearing(carrier) as app:
+        carrier.person(TO, "silent")
+        app.answers["/words"] = words
+        await calling(carrier, twiml=None, url=f"{app.url}/words")
+        await carrier.world.idle()
+        (call,) = carrier.world.ledger.calls.values()
+        assert [one["Digits"] for one in app.of("/keys")] == [""]
+        assert call.heard == ["Press", "Press"]
+
+
+async def test_a_key_that_is_pressed_late_counts_at_the_second_asking() -> None:
+    once = '<Gather action="/keys" timeout="5"><Say>Press</Say></Gather>'
+    async with carrying() as carrier, hearing(carrier) as app:
+        carrier.person(TO, "accept", after_s=10)
+        app.answers["/words"] = f"<Response>{once}{once}</Response>"
+        await calling(carrier, twiml=None, url=f"{app.url}/words")
+        await carrier.world.idle()
+        (call,) = carrier.world.ledger.calls.values()
+        assert call.pressed == ["1"]
+        assert call.heard == ["Press", "Press"]
+
+
+@pytest.mark.parametrize("words", ["<Response>", "<Speak/>", "<Response><Sing/></Response>"])
+async def test_words_that_are_no_twiml_are_written_down_as_a_problem(words: str) -> None:
+    async with carrying() as carrier:
+        await calling(carrier, twiml=words)
+        await carrier.world.idle()
+        (call,) = carrier.world.ledger.calls.values()
+        assert call.status == "completed"
+        assert call.problems[0].startswith(("12100", "12200"))
+
+
+async def test_an_application_that_fails_is_written_down_as_a_problem() -> None:
+    async with carrying() as carrier, hearing(carrier) as app:
+        app.statuses = [500]
+        await calling(carrier, twiml=None, url=f"{app.url}/words")
+        await carrier.world.idle()
+        (call,) = carrier.world.ledger.calls.values()
+        assert call.problems == [f"11200 {app.url}/words answers 500"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"to": ""}, 21201),
+        ({"to": "911"}, 21211),
+        ({"from_": ""}, 21213),
+        ({"from_": "Bob"}, 21212),
+        ({"from_": "+15557777777"}, 21210),
+        ({"twiml": None}, 21205),
+        ({"twiml": None, "url": "ftp://x"}, 21205),
+        ({"status_callback": "nowhere"}, 21609),
+        ({"status_callback_event": ["sung"]}, 21626),
+    ],
+)
+async def test_a_call_with_an_unusable_field_is_refused_as_twilio_refuses_it(
+    fields: dict[str, Any], code: int
+) -> None:
+    async with carrying(numbers=[FROM]) as carrier:
+        with pytest.raises(TwilioRestException) as refused:
+            await calling(carrier, **fields)
+        assert (refused.value.status, refused.value.code) == (400, code)
+        assert not carrier.world.ledger.calls
+
+
+async def test_a_field_that_twilio_has_not_is_refused() -> None:
+    async with carrying() as carrier:
+        reply = await carrier.http.post(
+            f"/2010-04-01/Accounts/{carrier.account_sid}/Calls.json",
+            data={"To": TO, "From": FROM, "Twiml": SAY, "StatusCalback": "x"},
+            auth=(carrier.account_sid, carrier.auth_token),
+        )
+        assert (reply.status_code, reply.json()["code"]) == (400, 20001)
+        assert reply.json()["more_info"].endswith("/20001")
+
+
+async def test_who_does_not_prove_himself_is_told_nothing() -> None:
+    async with carrying() as carrier:
+        client = client_of(carrier, keyed=("", "another one"))
+        with pytest.raises(TwilioRestException) as refused:
+            await asyncio.to_thread(client.calls("CA" + "0" * 32).fetch)
+        assert (refused.value.status, refused.value.code) == (401, 20003)
+
+
+async def test_an_api_key_proves_as_well_as_the_token() -> None:
+    key = "SK" + "0" * 32
+    async with carrying(api_keys={key: "a secret"}) as carrier:
+        client = client_of(carrier, keyed=(key, "a secret"))
+        assert await asyncio.to_thread(client.calls.list) == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "code"),
+    [("refused", 400, 21217), ("too_many", 429, 20429), ("broken", 500, 20500)],
+)
+async def test_a_refused_call_is_not_made(answers: str, status: int, code: int) -> None:
+    async with carrying() as carrier:
+        carrier.person(TO, answers, "talks")
+        with pytest.raises(TwilioRestException) as refused:
+            await calling(carrier)
+        assert (refused.value.status, refused.value.code) == (status, code)
+        assert not carrier.world.ledger.calls
+        await calling(carrier)
+        assert len(carrier.world.ledger.calls) == 1
+
+
+async def test_a_reply_that_never_comes_belongs_to_a_call_that_was_made() -> None:
+    async with carrying() as carrier, hearing(carrier) as app:
+        carrier.person(TO, "unsure")
+        create = client_of(carrier, timeout=0.5).calls.create
+        with pytest.raises(Timeout):
+            await asyncio.to_thread(
+                create, to=TO, from_=FROM, twiml=SAY, status_callback=f"{app.url}/s?ref=a:1"
+            )
+        await carrier.world.idle()
+        assert [one["CallStatus"] for one in app.heard] == ["completed"]
+
+
+async def test_a_reply_that_is_cut_belongs_to_a_call_that_was_made() -> None:
+    async with carrying() as carrier:
+        carrier.person(TO, "cut")
+        with pytest.raises(ChunkedEncodingError):
+            await calling(carrier)
+        await carrier.world.idle()
+        assert [one.status for one in carrier.world.ledger.calls.values()] == ["completed"]
+
+
+async def test_a_provider_that_is_away_does_nothing() -> None:
+    async with carrying(away=True) as carrier:
+        with pytest.raises(TwilioRestException) as refused:
+            await calling(carrier)
+        assert refused.value.status == 503
+        carrier.world.change({"away": False})
+        await calling(carrier)
+
+
+async def test_calls_are_listed_in_pages_by_number_status_and_moment() -> None:
+    async with carrying(talk="30m", speed=1) as carrier:
+        for n in range(7):
+            await calling(carrier, to=f"+1555000000{n}")
+        listed = client_of(carrier).calls.list
+        now = datetime.now(UTC)  # noqa: TID251  (the client's own argument)
+        await carrier.until(
+            lambda world: all(one.status != "queued" for one in world.ledger.calls.values())
+        )
+
+        async def numbers(**asked: Any) -> list[str]:
+            return [one.to[-1] for one in await asyncio.to_thread(listed, **asked)]
+
+        assert await numbers(page_size=3) == ["6", "5", "4", "3", "2", "1", "0"]
+        assert await numbers(to="+15550000004") == ["4"]
+        assert await numbers(from_="+15550000004") == []
+        assert await numbers(status="completed") == []
+        assert len(await numbers(start_time_after=now - timedelta(seconds=60))) == 7
+        assert await numbers(start_time_after=now + timedelta(seconds=60)) == []
+        assert await numbers(start_time_before=now - timedelta(seconds=60)) == []
+        assert await numbers(to="+15550000004", start_time_after=now - timedelta(days=1)) == ["4"]
+
+
+async def test_a_call_that_nobody_made_is_not_found() -> None:
+    async with carrying() as carrier:
+        for ask in ("fetch", "update"):
+            more = {"status": "completed"} if ask == "update" else {}
+            context = client_of(carrier).calls("CA" + "0" * 32)
+            with pytest.raises(TwilioRestException) as refused:
+                await asyncio.to_thread(getattr(context, ask), **more)
+            assert (refused.value.status, refused.value.code) == (404, 20404)
+
+
+@pytest.mark.parametrize("status", ["canceled", "completed"])
+async def test_a_ringing_call_that_is_ended_is_canceled(status: str) -> None:
+    async with carrying(ring="1h") as carrier, hearing(carrier) as app:
+        call = await calling(carrier, timeout=600, status_callback=f"{app.url}/s")
+        await carrier.until(lambda world: world.ledger.calls[call.sid].status == "ringing")
+        ended = await asyncio.to_thread(client_of(carrier).calls(call.sid).update, status=status)
+        assert ended.status == "canceled"
+        await carrier.world.idle()
+        assert [one["CallStatus"] for one in app.heard] == ["canceled"]
+
+
+async def test_a_call_that_is_talked_in_is_completed_and_not_canceled() -> None:
+    async with carrying(talk="24h", ring="1s") as carrier:
+        call = await calling(carrier)
+        await carrier.until(lambda world: world.ledger.calls[call.sid].answered_at)
+        update = client_of(carrier).calls(call.sid).update
+        assert (await asyncio.to_thread(update, status="canceled")).status == "in-progress"
+        assert (await asyncio.to_thread(update, status="completed")).status == "completed"
+        with pytest.raises(TwilioRestException) as refused:
+            await asyncio.to_thread(update, status="completed")
+        assert refused.value.code == 21220
+
+
+async def test_a_call_can_be_led_on_to_other_words() -> None:
+    async with carrying(talk="24h", ring="1s") as carrier:
+        call = await calling(carrier)
+        await carrier.until(lambda world: world.ledger.calls[call.sid].answered_at)
+        update = client_of(carrier).calls(call.sid).update
+        other = "<Response><Say>It is taken.</Say><Hangup/></Response>"
+        await asyncio.to_thread(update, twiml=other)
+        await carrier.world.idle()
+        made = carrier.world.ledger.calls[call.sid]
+        assert made.heard == ["hello", "It is taken."]
+        assert made.status == "completed"
+
+
+async def test_a_message_is_sent_delivered_and_answered() -> None:
+    async with carrying() as carrier, hearing(carrier) as app:
+        client = client_of(carrier)
+        app.answers["/texts"] = "<Response><Message>You have it.</Message></Response>"
+        await asyncio.to_thread(
+            client.incoming_phone_numbers.create, phone_number=FROM, sms_url=f"{app.url}/texts"
+        )
+        carrier.person(TO, "accept")
+        sent = await asyncio.to_thread(
+            client.messages.create,
+            to=TO, from_=FROM, body="A job?", status_callback=f"{app.url}/s?ref=a:1",
+        )  # fmt: skip
+        await carrier.world.idle()
+        (inbound,) = app.of("/texts")
+        listed = await asyncio.to_thread(client.messages.list)
+        one = await asyncio.to_thread(client.messages(sent.sid).fetch)
+
+    assert [each["MessageStatus"] for each in app.of("/s")] == ["sent", "delivered"]
+    assert (inbound["From"], inbound["To"], inbound["Body"]) == (TO, FROM, "1")
+    assert [each.body for each in listed] == ["You have it.", "1", "A job?"]
+    assert one.status == "delivered"
+
+
+async def test_a_message_that_does_not_arrive_is_told_with_its_reason() -> None:
+    async with carrying(undelivered=1.0) as carrier, hearing(carrier) as app:
+        send = client_of(carrier).messages.create
+        await asyncio.to_thread(
+            send, to=TO, from_=FROM, body="A job?", status_callback=f"{app.url}/s"
+        )
+        await carrier.world.idle()
+        assert [(one["MessageStatus"], one.get("ErrorCode")) for one in app.heard] == [
+            ("sent", None), ("undelivered", "30003"),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [({"to": ""}, 21604), ({"body": ""}, 21602), ({"body": "x" * 1601}, 21617),
+     ({"from_": "+15557777777"}, 21606)],
+)  # fmt: skip
+async def test_a_message_with_an_unusable_field_is_refused(
+    fields: dict[str, str], code: int
+) -> None:
+    async with carrying(numbers=[FROM]) as carrier:
+        send = client_of(carrier).messages.create
+        with pytest.raises(TwilioRestException) as refused:
+            await asyncio.to_thread(send, **{"to": TO, "from_": FROM, "body": "A job?", **fields})
+        assert refused.value.code == code
+        assert not carrier.world.ledger.texts
+
+
+async def test_webhooks_are_lost_late_and_twice_as_they_are_told_to_be() -> None:
+    events = ["initiated", "ringing", "answered", "completed"]
+    for fault, statuses in (
+        ("post_lost", []),
+        ("post_twice", ["initiated", "ringing", "in-progress", "completed"] * 2),
+        ("post_disordered", ["completed", "initiated", "ringing", "in-progress"]),
+    ):
+        async with carrying(**{fault: 1.0}) as carrier, hearing(carrier) as app:
+            await calling(carrier, status_callback=f"{app.url}/s", status_callback_event=events)
+            await carrier.world.idle()
+            told = [one["CallStatus"] for one in app.heard]
+            assert sorted(told) == sorted(statuses)
+            if fault == "post_disordered":
+                assert told == statuses
+            assert carrier.world.ledger.posts[fault.removeprefix("post_")]
+
+
+async def test_a_webhook_that_is_not_taken_is_tried_again_only_if_that_is_asked_for() -> None:
+    for tries, heard in ((1, 1), (3, 2)):
+        async with carrying(post_tries=tries) as carrier, hearing(carrier) as app:
+            app.statuses = [503]
+            await calling(carrier, status_callback=f"{app.url}/s")
+            await carrier.world.idle()
+            assert len(app.heard) == heard
+
+
+async def test_the_carrier_tells_its_ledger_and_takes_people_and_faults_at_run_time() -> None:
+    async with carrying() as carrier:
+        told = await carrier.http.post(f"/_people/{TO}", json={"answers": ["busy", "talks"]})
+        assert told.status_code == 200
+        for n in (1, 2, 2):
+            await calling(carrier, status_callback=f"http://127.0.0.1:9/s?ref=job:{n}")
+        await carrier.world.idle()
+        ledger = (await carrier.http.get("/_calls")).json()
+        assert [one["status"] for one in ledger["calls"]] == ["busy", "completed", "completed"]
+        assert ledger["twice"] == {"job:2": 2}
+        assert ledger["peaks"][FROM] >= 1
+        assert ledger["webhooks"] == {"undelivered": 3}
+        assert len((await carrier.http.get("/_calls?ref=job:1")).json()["calls"]) == 1
+
+        changed = await carrier.http.post("/_faults", json={"busy": 1.0})
+        assert (changed.json()["busy"], changed.json()["answer"]) == (1.0, None)
+        await calling(carrier, to="+15550002222")
+        await carrier.world.idle()
+        assert list(carrier.world.ledger.calls.values())[-1].status == "busy"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/_faults", {"bussy": 1}), ("/_faults", {"busy": 0.9, "failed": 0.9}),
+     ("/_people/+15550001111", {"answers": "sings"}), ("/_texts", {"from": "+1555"})],
+)  # fmt: skip
+async def test_what_the_carrier_is_told_must_make_sense(path: str, body: dict[str, Any]) -> None:
+    async with carrying() as carrier:
+        reply = await carrier.http.post(path, json=body)
+        assert (reply.status_code, reply.json()["code"]) == (400, 20001)
+
+
+async def test_a_carrier_does_not_answer_to_another_name() -> None:
+    async with carrying() as carrier:
+        reply = await carrier.http.get("/_calls", headers={"Host": "carrier.example.org"})
+        assert reply.status_code == 400
