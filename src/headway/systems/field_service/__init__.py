@@ -1,0 +1,30 @@
+"""The system `field_service`: offers a job to one technician after another until one accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.systems.directory.database import Schema
+from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.names import NAME
+from headway.systems.field_service.settings import read_settings
+from headway.systems.field_service.system import FieldService
+from headway.systems.parts import Parts
+
+
+def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
+    """Makes the system.
+
+    Args:
+        settings: the table [field_service] of headway.toml.
+        parts: shared with other systems; it is told which tables are needed.
+
+    Returns:
+        The system; nothing is opened, and nothing declared before it is started.
+
+    Raises:
+        InvalidValue: a setting is unusable.
+    """
+    read = read_settings(settings, parts.exchange)
+    parts.directory.needs(Schema(name=NAME, package=f"{__name__}.migrations"))
+    return FieldService(Desk(settings=read, parts=parts))

@@ -1,0 +1,103 @@
+"""What requests to this system say."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from headway.server.bodies.body import Body, Several
+from headway.server.bodies.words import Name, Span, Text
+from headway.systems.field_service.request import Customer, Position, Urgency
+from headway.systems.telephony.phone import check_phone
+
+
+def _phone(text: str) -> str:
+    return check_phone("it", text)
+
+
+Phone = Annotated[str, AfterValidator(_phone), Field(max_length=16, examples=["+14155550100"])]
+"""A telephone number in E.164."""
+
+TechnicianId = Annotated[str, Field(min_length=1, max_length=64, examples=["ada"])]
+"""The id of a technician."""
+
+AnyUrgency = Literal["low", "normal", "high", "emergency"]
+
+
+class CustomerBody(Body):
+    """Who asks."""
+
+    name: str = Field(min_length=1, max_length=200, description="For people.", examples=["Bo Li"])
+    phone: Phone = Field(description="E.164.")
+
+    def read(self) -> Customer:
+        """The customer of the request."""
+        return Customer(name=self.name, phone=self.phone)
+
+
+class PositionBody(Body):
+    """A place on the earth."""
+
+    lat: float = Field(ge=-90, le=90, description="Degrees north.", examples=[52.52])
+    lon: float = Field(ge=-180, le=180, description="Degrees east.", examples=[13.405])
+
+    def read(self) -> Position:
+        """The position of the request."""
+        return Position(lat=self.lat, lon=self.lon)
+
+
+class RequestBody(Body):
+    """A form that somebody filled in."""
+
+    customer: CustomerBody
+    address: str = Field(
+        default="",
+        max_length=500,
+        description="For people; without `position` it is looked up.",
+        examples=["Alexanderplatz 1, Berlin"],
+    )
+    position: PositionBody | None = Field(default=None, description="Where; else `address`.")
+    skills: Several[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
+        default=[], max_length=50, description="All of which are needed.", examples=[["boiler"]]
+    )
+    urgency: AnyUrgency = Field(default="normal", description="How soon somebody is needed.")
+    description: Text = Field(default="", description="For people.", examples=["no hot water"])
+    key: Name | None = Field(
+        default=None, description="However often this is sent, one request is made of it."
+    )
+
+    @property
+    def urgent(self) -> Urgency:
+        """How soon somebody is needed."""
+        return Urgency(self.urgency)
+
+
+class AnswerBody(Body):
+    """A technician's answer."""
+
+    technician: TechnicianId = Field(description="Who answers.")
+    event: Name | None = Field(
+        default=None, description="The same for a repeat; made of the offer if not given."
+    )
+
+
+class AssignBody(Body):
+    """A dispatcher's decision."""
+
+    technician: TechnicianId = Field(description="Who gets it.")
+    by: Name | None = Field(default=None, description="Who decides; else the token's name.")
+    wait: bool = Field(
+        default=False, description="Wait for a technician who is busy, instead of refusing."
+    )
+
+
+class TimesBody(Body):
+    """How long offers stand, from the next one on."""
+
+    offer_timeout: Span | None = Field(
+        default=None, description="Where the urgency has no time of its own; null: as in the file."
+    )
+    urgency: dict[AnyUrgency, Span] = Field(
+        default={}, description="By urgency; those not named: as in the file."
+    )

@@ -1,0 +1,168 @@
+"""A dispatcher's moves: withdraw, assign, dispatch again, complete."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from headway.contract.operate import Acted, ActRequest, Edit, Verb
+from headway.contract.signals import Decided, Signal
+from headway.contract.views import JobQuery, JobView
+from headway.core.errors import InvalidState, StoreUnavailable, UnknownRecord
+from headway.core.state import FINAL, QUEUED, State
+from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.intake import candidates_for
+from headway.systems.field_service.kinds.ended import REASSIGNED
+from headway.systems.field_service.passing_over import lock_state
+from headway.systems.field_service.request import Assigned, args_of, read_request
+from headway.systems.field_service.standing import Status, acceptor, ref_of, status_of
+
+_TRIES = 5
+"""How often a move is made anew, because the request moved on meanwhile."""
+LATER_MS = 600_000
+_HELD = frozenset({State.RUNNING, State.AWAITING})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dispatcher:
+    """The moves of one caller.
+
+    Attributes:
+        desk: of the system.
+        author: stands on the trail.
+    """
+
+    desk: Desk
+    author: str
+
+    async def read(self, request: str) -> JobView:
+        """The request's job.
+
+        Raises:
+            UnknownRecord: it is gone.
+        """
+        job = await self.desk.app.store.read(JobQuery(id=request))
+        if job is None:
+            message = f"there is no request {request[:64]!r}"
+            raise UnknownRecord(message)
+        return job
+
+    async def complete(self, job: JobView) -> JobView:
+        """The work is done: the technician is free.
+
+        Raises:
+            InvalidState: nobody has the request.
+        """
+        if status_of(job) is Status.COMPLETED:
+            return job
+        if status_of(job) is not Status.ASSIGNED:
+            message = f"the request is {status_of(job)}: nobody has it"
+            raise InvalidState(message, hint="only an assigned one can be completed")
+        await self.desk.app.store.signal(
+            Signal(
+                key=ref_of(job),
+                event=f"completed:{ref_of(job)}",
+                decided=Decided.SUCCEEDED,
+                reason=f"completed by {acceptor(job)}",
+            )
+        )
+        return await self.read(job.id)
+
+    async def withdraw(self, job: JobView) -> JobView:
+        """Ends the request, whoever is asked or has it.
+
+        Raises:
+            InvalidState: it is completed.
+        """
+        for _ in range(_TRIES):
+            if job.state is State.CANCELLED:
+                return job
+            if job.state is State.SUCCEEDED:
+                message = "the request is completed"
+                raise InvalidState(message, hint="only one that is not can be withdrawn")
+            if job.state is State.DEAD:
+                # A pending one lives for a moment: only what lives can be cancelled.
+                later = self.desk.timing.wall_at() + LATER_MS
+                await self._act(job, Verb.RETRY, "withdrawn", Edit(due_at=later))
+            await self._act(job, Verb.CANCEL, "withdrawn")
+            job = await self.read(job.id)
+            if job.state is State.AWAITING:
+                # It ends cancelled, whatever its last signal says.
+                await self.desk.app.store.signal(
+                    Signal(
+                        key=ref_of(job),
+                        event=f"withdrawn:{ref_of(job)}",
+                        decided=Decided.DEAD,
+                        reason="withdrawn",
+                    )
+                )
+                job = await self.read(job.id)
+            if job.state is State.RUNNING:
+                # Its turn stops before anybody is asked.
+                return job
+        return job
+
+    async def assign(self, job: JobView, technician: str, *, by: str, wait: bool) -> JobView:
+        """Gives the request to a technician, who is not asked.
+
+        Raises:
+            InvalidState: he is busy and nobody waits for him, or it is completed.
+            StoreUnavailable: it moved on whenever it was to be given away.
+        """
+        await self._check_free(job, technician, wait=wait)
+        reason = f"{REASSIGNED}{technician} by {by}"
+        for _ in range(_TRIES):
+            if status_of(job) is Status.COMPLETED:
+                message = "the request is completed"
+                raise InvalidState(message)
+            if acceptor(job) == technician and status_of(job) is Status.ASSIGNED:
+                return job
+            request = replace(read_request(job.args), assigned=Assigned(to=technician, by=by))
+            edit = Edit(args=args_of(request), candidates=(technician,))
+            if job.state in _HELD:
+                await self._act(job, Verb.KILL, reason)
+                job = await self.read(job.id)
+            verb = Verb.EDIT if job.state in QUEUED else Verb.RETRY
+            if await self._act(job, verb, reason, edit):
+                return await self.read(job.id)
+            job = await self.read(job.id)
+        message = "the request moves on faster than it can be assigned"
+        raise StoreUnavailable(message, hint="send it again")
+
+    async def redispatch(self, job: JobView) -> JobView:
+        """Offers the request again, to those who are near now.
+
+        Raises:
+            InvalidState: it is neither pending nor cancelled.
+            StoreUnavailable: the directory is away; nothing was written.
+        """
+        if job.state not in FINAL or job.state is State.SUCCEEDED:
+            message = f"the request is {status_of(job)}"
+            raise InvalidState(message, hint="only a pending or cancelled one is dispatched again")
+        request = replace(read_request(job.args), assigned=None)
+        candidates = await candidates_for(self.desk, request)
+        edit = Edit(args=args_of(request), candidates=tuple(candidates))
+        if not await self._act(job, Verb.RETRY, "dispatched again", edit):
+            message = "the request is dispatched already"
+            raise InvalidState(message, hint="somebody else was quicker")
+        return await self.read(job.id)
+
+    async def _check_free(self, job: JobView, technician: str, *, wait: bool) -> None:
+        gate = await lock_state(self.desk.app.store, technician)
+        holders = gate.holders if gate is not None else ()
+        other = next((one.job for one in holders if one.job != job.id), None)
+        if other is not None and not wait:
+            message = f"{technician} is busy with the request {other}"
+            raise InvalidState(message, hint="complete that one, or wait for him: wait=true")
+
+    async def _act(self, job: JobView, verb: Verb, reason: str, edit: Edit | None = None) -> bool:
+        request = ActRequest(
+            request=str(uuid.uuid4()),
+            ids=(job.id,),
+            verb=verb,
+            edit=edit or Edit(),
+            author=self.author,
+            reason=reason,
+        )
+        (reply,) = await self.desk.app.store.act(request)
+        return reply.answer in {Acted.DONE, Acted.ASKED}

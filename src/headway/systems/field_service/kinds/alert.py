@@ -1,0 +1,124 @@
+"""An alert to one dispatcher: by one channel after another until one takes it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from apprise import Apprise, NotifyFormat, NotifyType
+
+from headway.core.errors import StoreUnavailable, UnknownRecord
+from headway.runtime.answers import Dead, Next, Retry, Snooze
+from headway.runtime.job import Job
+from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.kinds.ring import Ring
+from headway.systems.field_service.kinds.text import Text
+from headway.systems.field_service.kinds.turn import AWAY_AGAIN
+from headway.systems.field_service.users.book import find_user
+from headway.systems.telephony.voice import Say
+
+CHOOSE, CALL = "choose", "call"
+"""The stages: a line is asked for only if the channel is a call."""
+TITLE = "Nobody takes a service request"
+
+
+class Alert:
+    """The handlers of `alert_dispatcher`."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._ring = Ring(desk)
+        self._text = Text(desk)
+
+    async def choose(self, job: Job, user: str, text: str) -> object:
+        """Tells the dispatcher by the channel of this attempt.
+
+        An alert of which nobody knows whether it arrived is sent again, by the next channel if
+        there is one: one too many costs less than none.
+
+        Args:
+            job: this one.
+            user: the dispatcher's id.
+            text: what he is told.
+
+        Raises:
+            Retry: this channel did not take it.
+            Dead: the user is gone, or has no channel.
+        """
+        try:
+            channel = await self._channel(job, user)
+        except StoreUnavailable:
+            return Snooze(after=AWAY_AGAIN)
+        scheme, _, rest = channel.partition(":")
+        if scheme == "call" and self._desk.settings.lines:
+            return Next(CALL)
+        if scheme == "text":
+            try:
+                await self._text.send(job, rest, text)
+            except Dead as dead:
+                raise Retry(dead.reason, after="1s") from dead
+            return None
+        if scheme == "call":
+            reason = "no line to call from"
+            raise Retry(reason, after="1s")
+        await self._notify(channel, text)
+        return {"channel": scheme}
+
+    async def call(self, job: Job, user: str, text: str) -> object:
+        """Calls the dispatcher and says it twice.
+
+        Raises:
+            Retry: the provider will not place the call.
+        """
+        try:
+            channel = await self._channel(job, user)
+        except StoreUnavailable:
+            return Snooze(after=AWAY_AGAIN)
+        scheme, _, phone = channel.partition(":")
+        if scheme != "call":
+            return Next(CHOOSE)
+        try:
+            await self._ring.dial(job, phone, Say(text=f"{text} I repeat. {text}"))
+        except Dead as dead:
+            raise Retry(dead.reason, after="1s", stage=CHOOSE) from dead
+        except Retry as retry:
+            raise Retry(retry.reason, after="5s", stage=CHOOSE) from retry
+        return None
+
+    async def _channel(self, job: Job, user: str) -> str:
+        """The channel of this attempt.
+
+        Raises:
+            Dead: there is none.
+        """
+        async with self._desk.directory.read() as session:
+            try:
+                found = await find_user(session, user)
+            except UnknownRecord:
+                reason = "the user is gone"
+                raise Dead(reason) from None
+        if not found.channels:
+            reason = "the user has no channel"
+            raise Dead(reason)
+        return found.channels[(job.attempt - 1) % len(found.channels)]
+
+    async def _notify(self, url: str, text: str) -> None:
+        """Sends by apprise.
+
+        Raises:
+            Retry: it was not taken. The address is never told: in many, the path is the secret.
+        """
+        told = Apprise()
+        if not told.add(url):  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
+            reason = "apprise knows no such address"
+            raise Retry(reason, after="1s")
+        # It has an async form that logs addresses; the plain one is held to this in a thread.
+        sent = await asyncio.to_thread(
+            told.notify,  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]  (as above)
+            title=TITLE,
+            body=text,
+            notify_type=NotifyType.WARNING,
+            body_format=NotifyFormat.TEXT,
+        )
+        if not sent:
+            reason = f"{url.partition(':')[0]} did not take it"
+            raise Retry(reason, after="5s")

@@ -1,0 +1,90 @@
+"""All kinds of this system, declared to an app."""
+
+from __future__ import annotations
+
+from headway.core.gates.pool import Pool
+from headway.core.gates.slots import Slots
+from headway.core.retry import Backoff
+from headway.runtime.app import App
+from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.kinds.alert import CALL, CHOOSE, Alert
+from headway.systems.field_service.kinds.ended import Ended
+from headway.systems.field_service.kinds.look_over import LookOver
+from headway.systems.field_service.kinds.ring import Ring
+from headway.systems.field_service.kinds.ring_ended import RingEnded
+from headway.systems.field_service.kinds.taken import Taken
+from headway.systems.field_service.kinds.text import Text
+from headway.systems.field_service.kinds.turn import Turn
+from headway.systems.field_service.names import (
+    AFTER,
+    ALERT,
+    LINES,
+    LOOK_OVER,
+    OFFER,
+    OFFER_ENDED,
+    OFFER_TAKEN,
+    OFFERS,
+    RING,
+    RING_ENDED,
+    RINGS,
+    TECHNICIAN,
+    TEXT,
+)
+
+# A worker that dies in a turn uses an attempt, and a request has many turns.
+_STEADY = Backoff(attempts=1_000, base="1s", cap="30s")
+_FEW = Backoff(attempts=3, base="1s", cap="10s")
+_OFTEN = Backoff(attempts=12, base="10s", cap="10m")
+
+
+def declare(app: App, desk: Desk) -> None:
+    """Declares the kinds of this system.
+
+    Args:
+        app: whose workers run them.
+        desk: what their handlers work with.
+    """
+    settings = desk.settings
+    lines = Pool(LINES, {number: line.channels for number, line in settings.lines.items()})
+    ring, text, alert = Ring(desk), Text(desk), Alert(desk)
+    app.job(name=OFFER_ENDED, lane=AFTER)(Ended(desk).ended)
+    app.job(name=OFFER_TAKEN, lane=AFTER)(Taken(desk).taken)
+    app.job(name=RING_ENDED, lane=AFTER)(RingEnded(desk).ended)
+    app.job(name=LOOK_OVER, lane=AFTER, retry=_STEADY)(LookOver(desk).look)
+    app.job(
+        name=OFFER,
+        lane=OFFERS,
+        gates=[Slots(TECHNICIAN, 1)],
+        cascade=True,
+        retry=_STEADY,
+        keep=settings.keep,
+        on_accepted=OFFER_TAKEN,
+        on_final=OFFER_ENDED,
+        on_final_states=("succeeded", "dead", "cancelled"),
+    )(Turn(desk).turn)
+    app.job(
+        name=RING,
+        lane=RINGS,
+        gates=[lines],
+        retry=_FEW,
+        expires=f"{settings.line_wait_ms}ms",
+        on_final=RING_ENDED,
+        on_final_states=("succeeded", "dead"),
+        reconcile=ring.ask,
+    )(ring.ring)
+    app.job(
+        name=TEXT,
+        lane=RINGS,
+        retry=_FEW,
+        on_final=RING_ENDED,
+        on_final_states=("dead",),
+    )(text.text)
+    alerting = app.job(
+        name=ALERT,
+        lane=AFTER,
+        stages={CHOOSE: [], CALL: [lines]},
+        retry=_OFTEN,
+        on_deadline="retry",
+    )(alert.choose)
+    alerting.stage(CALL)(alert.call)
+    desk.declared = app

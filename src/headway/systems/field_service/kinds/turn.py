@@ -1,0 +1,195 @@
+"""A candidate's turn: looked at again, then offered the request, or passed over with a reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from headway.contract.signals import Decided, Signal
+from headway.contract.views import JobQuery
+from headway.core.cascade import Answer
+from headway.core.errors import StoreUnavailable, UnknownRecord
+from headway.core.job import NewJob, derived_id
+from headway.runtime.answers import Snooze, Unfit
+from headway.runtime.encoding import encode
+from headway.runtime.job import Job
+from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.names import LOOK_OVER, RING, TEXT
+from headway.systems.field_service.nearby.sphere import distance_km
+from headway.systems.field_service.offer_times import current_times
+from headway.systems.field_service.records import Channel, Technician
+from headway.systems.field_service.request import (
+    Assigned,
+    Customer,
+    Position,
+    Request,
+    Urgency,
+    read_request,
+)
+from headway.systems.field_service.skills import lacking
+from headway.systems.field_service.technicians.book import find_technician
+from headway.systems.field_service.words import assigned_words, offer_spoken, offer_written
+
+AWAY_AGAIN = "5s"
+"""How long a turn waits for a directory that does not answer."""
+ASSIGNING = "1m"
+"""The deadline of an acceptance that comes with its own offer; it is never reached."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Candidate:
+    """Whose turn it is, as the directory knows him now.
+
+    Attributes:
+        technician: None if the directory knows nobody of this id.
+        timeout_ms: how long this offer stands.
+    """
+
+    technician: Technician | None
+    timeout_ms: int
+
+
+class Turn:
+    """The handler of `offer`."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def turn(  # noqa: PLR0913  (what a request's job carries)
+        self,
+        job: Job,
+        *,
+        customer: Customer,
+        position: Position,
+        skills: tuple[str, ...] = (),
+        urgency: Urgency = Urgency.NORMAL,
+        address: str = "",
+        description: str = "",
+        assigned: Assigned | None = None,
+    ) -> object:
+        """Offers the request to the candidate whose lock this run holds.
+
+        What is read here holds for this offer; a later change for the next. A directory that is
+        away puts the turn off, and uses no attempt.
+        """
+        del customer, position, skills, urgency, address, description
+        request = read_request(job.claimed.args)
+        try:
+            found = await self._look(job, request)
+        except StoreUnavailable:
+            return Snooze(after=AWAY_AGAIN)
+        technician = found.technician
+        if technician is None:
+            return Unfit("unknown")
+        if assigned is not None and assigned.to == technician.id:
+            return await self._assign(job, request, assigned, technician)
+        reason = await self._unfit(job, request, technician)
+        if reason:
+            return Unfit(reason)
+        return await self._offer(job, request, technician, found.timeout_ms)
+
+    async def _look(self, job: Job, request: Request) -> _Candidate:
+        desk = self._desk
+        times = await current_times(desk.directory, desk.settings.times)
+        technician: Technician | None
+        async with desk.directory.read() as session:
+            try:
+                technician = await find_technician(session, job.candidate)
+            except UnknownRecord:
+                technician = None
+        return _Candidate(technician=technician, timeout_ms=times.of(request.urgency))
+
+    async def _unfit(self, job: Job, request: Request, technician: Technician) -> str:
+        """Why the candidate cannot be asked; empty if he can."""
+        if not technician.on_duty:
+            return "off duty"
+        missing = lacking(technician.skills, request.skills)
+        if missing:
+            return f"lacks {', '.join(missing)}"
+        view = await self._desk.app.store.read(JobQuery(id=job.id))
+        asked = view.cascade.asked if view is not None and view.cascade is not None else ()
+        # Whoever edits the candidates of a queued request may have named him once more.
+        if any(one.candidate == technician.id and one.answer is not Answer.UNFIT for one in asked):
+            return "was asked before"
+        return ""
+
+    async def _offer(
+        self, job: Job, request: Request, technician: Technician, timeout_ms: int
+    ) -> None:
+        desk = self._desk
+        away_km = distance_km(
+            request.position.lat, request.position.lon, technician.lat, technician.lon
+        )
+        by_text = desk.settings.texts and (
+            technician.channel is Channel.TEXT or not desk.settings.lines
+        )
+        stands_ms = timeout_ms
+        if by_text:
+            job.then(
+                desk.kind(TEXT).make(
+                    job_id=derived_id(TEXT, job.ref),
+                    subject=job.id,
+                    to=technician.phone,
+                    text=offer_written(request, away_km),
+                    offer=job.ref,
+                )
+            )
+        elif desk.settings.lines:
+            stands_ms += desk.settings.line_wait_ms
+            job.then(
+                desk.kind(RING).make(
+                    job_id=derived_id(RING, job.ref),
+                    subject=job.id,
+                    to=technician.phone,
+                    text=offer_spoken(request, away_km),
+                    offer=job.ref,
+                    stands_ms=timeout_ms,
+                )
+            )
+        job.then(*self._looks(job, stands_ms))
+        await job.offer(timeout=timedelta(milliseconds=stands_ms))
+
+    def _looks(self, job: Job, stands_ms: int) -> list[NewJob]:
+        """Looks over the request now, for calls of turns that are over; and when this one is."""
+        desk = self._desk
+        at = desk.timing.wall_at() + stands_ms
+        look = desk.kind(LOOK_OVER)
+        later = look.make(
+            job_id=derived_id(LOOK_OVER, job.ref, "end"),
+            due=datetime.fromtimestamp(at / 1000, UTC),
+            subject=job.id,
+            request=job.id,
+            after_run=job.run,
+        )
+        if job.run == 1:
+            return [later]
+        now = look.make(
+            job_id=derived_id(LOOK_OVER, job.ref, "now"), subject=job.id, request=job.id
+        )
+        return [now, later]
+
+    async def _assign(
+        self, job: Job, request: Request, assigned: Assigned, technician: Technician
+    ) -> None:
+        """Accepts in the candidate's name: a dispatcher has decided."""
+        desk = self._desk
+        # It is kept until the hand-over, and applied in the same step: nothing lies between.
+        await desk.app.store.signal(
+            Signal(
+                key=job.ref,
+                event=f"assigned:{job.ref}",
+                decided=Decided.ACCEPTED,
+                candidate=technician.id,
+                body=encode("body", {"by": assigned.by, "assigned": True}),
+            )
+        )
+        if desk.settings.texts:
+            job.then(
+                desk.kind(TEXT).make(
+                    job_id=derived_id("assigned", job.ref),
+                    subject=job.id,
+                    to=technician.phone,
+                    text=assigned_words(request),
+                )
+            )
+        await job.offer(timeout=ASSIGNING)

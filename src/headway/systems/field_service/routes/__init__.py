@@ -1,0 +1,3 @@
+"""The routes of this system."""
+
+from __future__ import annotations

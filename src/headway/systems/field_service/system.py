@@ -1,0 +1,49 @@
+"""The system as the server sees it: its routes, its kinds, and its desk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+
+from headway.runtime.app import App
+from headway.server.service import Service
+from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.kinds.declare import declare
+from headway.systems.field_service.names import NAME
+from headway.systems.field_service.routes import answering, dispatcher, hooks, intake, requests
+
+
+class FieldService:
+    """The system `field_service`.
+
+    Attributes:
+        desk: what its routes and handlers work with.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    @property
+    def name(self) -> str:
+        """As `--system` names it."""
+        return NAME
+
+    @property
+    def routers(self) -> Sequence[APIRouter]:
+        """Its routes."""
+        return (
+            intake.ROUTES,
+            requests.ROUTES,
+            answering.ROUTES,
+            dispatcher.ROUTES,
+            hooks.ROUTES,
+        )
+
+    def declare(self, app: App) -> None:
+        """Adds its kinds to the app whose worker runs them."""
+        declare(app, self.desk)
+
+    async def start(self, service: Service) -> None:
+        """Lays out the desk that its routes work with."""
+        service.desks[NAME] = self.desk

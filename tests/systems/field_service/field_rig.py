@@ -1,0 +1,230 @@
+"""The system whole: a server, a worker, a directory, and a carrier that speaks Twilio's API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import headway as hw
+from headway.contract.store import Store
+from headway.contract.views import JobQuery, JobsQuery, JobView, Page
+from headway.runtime.timing import REAL
+from headway.runtime.worker.worker import Worker
+from headway.systems.directory.database import Directory
+from headway.systems.field_service import make
+from headway.systems.field_service.records import Technician, User
+from headway.systems.field_service.system import FieldService
+from headway.systems.field_service.technicians.book import put_in_place
+from headway.systems.field_service.users.book import put_in_roles
+from headway.systems.parts import Parts
+from headway.systems.telephony.settings import read_exchange
+from tests.server.rig import Rig, serving
+from tests.systems.telephony.carrier_rig import CarrierRig, carrying
+
+LIMIT_S = 20
+"""How long a test waits for what must come before it fails."""
+LINE = "+15559990000"
+CUSTOMER = {"name": "Bo Li", "phone": "+14155550100"}
+HERE = {"lat": 52.52, "lon": 13.405}
+
+
+@dataclass(kw_only=True)
+class FieldRig:
+    """The system whole.
+
+    Attributes:
+        rig: the server.
+        carrier: the telephone world.
+        system: what is tested.
+        app: whose store holds the jobs.
+        workers: those that work now.
+    """
+
+    rig: Rig
+    carrier: CarrierRig
+    system: FieldService
+    app: hw.App
+    workers: dict[Worker, asyncio.Task[None]] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Store:
+        return self.app.store
+
+    @property
+    def directory(self) -> Directory:
+        return self.system.desk.directory
+
+    # -------------------------------------------------------------------------- directory
+
+    async def technician(
+        self,
+        name: str,
+        *answers: str,
+        km: float = 1.0,
+        skills: tuple[str, ...] = (),
+        on_duty: bool = True,
+        channel: str = "voice",
+        idle_since: int = 0,
+        **person: Any,
+    ) -> str:
+        """Somebody so far to the north, who answers so; the telephone number."""
+        phone = phone_of(name)
+        row = Technician(
+            id=name,
+            name=name.capitalize(),
+            phone=phone,
+            lat=HERE["lat"] + km / 111.195,
+            lon=HERE["lon"],
+            skills=list(skills),
+            on_duty=on_duty,
+            channel=channel,
+            idle_since=idle_since,
+            version=1,
+        )
+        async with self.directory.change() as session:
+            session.add(row)
+            await session.flush()
+            await put_in_place(session, [row])
+        if answers:
+            self.carrier.person(phone, *answers, **person)
+        return phone
+
+    async def change(self, name: str, **fields: Any) -> None:
+        """Changes a technician, as a PATCH does."""
+        async with self.directory.change() as session:
+            row = await session.get_one(Technician, name)
+            for key, value in fields.items():
+                setattr(row, key, value)
+            await session.flush()
+            await put_in_place(session, [row])
+
+    async def user(self, name: str, *channels: str, roles: tuple[str, ...] = ("Dispatcher",)) -> None:
+        row = User(id=name, name=name, roles=list(roles), channels=list(channels), version=1)
+        async with self.directory.change() as session:
+            session.add(row)
+            await session.flush()
+            await put_in_roles(session, [row])
+
+    # --------------------------------------------------------------------------- requests
+
+    async def ask(self, **more: Any) -> dict[str, Any]:
+        """Sends a form; the reply."""
+        body = {"customer": CUSTOMER, "position": HERE, "description": "no heat", **more}
+        reply = await self.rig.call(None, "POST", "/service-requests", body)
+        assert reply.status_code == 201, reply.text
+        return reply.json()
+
+    async def get(self, request: str) -> dict[str, Any]:
+        return await self.rig.ask(None, f"/service-requests/{request}")
+
+    async def say(self, request: str, word: str, technician: str, **more: Any) -> Any:
+        """A technician's answer by the API; the whole reply."""
+        path = f"/service-requests/{request}/{word}"
+        return await self.rig.call(None, "POST", path, {"technician": technician, **more})
+
+    async def move(self, request: str, word: str, **body: Any) -> Any:
+        path = f"/service-requests/{request}/{word}"
+        return await self.rig.call(None, "POST", path, body or None)
+
+    async def until(self, request: str, fits: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        """The request, as soon as it is so."""
+        told: dict[str, Any] = {}
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                while True:
+                    told = await self.get(request)
+                    if fits(told):
+                        return told
+                    await REAL.pause(0.01)
+        except TimeoutError:
+            message = f"it never came to that: {told}"
+            raise AssertionError(message) from None
+
+    async def becomes(self, request: str, status: str) -> dict[str, Any]:
+        return await self.until(request, lambda told: told["status"] == status)
+
+    async def asks(self, request: str, technician: str) -> dict[str, Any]:
+        """The request, once this one is asked."""
+        return await self.until(
+            request, lambda told: (told["offer"] or {}).get("technician") == technician
+        )
+
+    async def jobs(self, kind: str, **more: Any) -> list[JobView]:
+        page: Page[JobView] = await self.store.read(JobsQuery(kind=kind, runs=True, **more))
+        return list(page.rows)
+
+    async def job(self, id: str) -> JobView:
+        found = await self.store.read(JobQuery(id=id))
+        assert found is not None
+        return found
+
+    async def settled(self, kind: str, count: int) -> list[JobView]:
+        """The jobs of a kind, as soon as so many are final."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                found = [one for one in await self.jobs(kind) if one.finished_at is not None]
+                if len(found) >= count:
+                    return found
+                await REAL.pause(0.01)
+
+    # ---------------------------------------------------------------------------- workers
+
+    def work(self, **options: Any) -> Worker:
+        """Another worker, until it is stopped."""
+        worker = self.app.worker(concurrency=50, lease="2s", **options)
+        self.workers[worker] = asyncio.create_task(worker.run())
+        return worker
+
+    async def stop(self, worker: Worker, *, now: bool = False) -> None:
+        worker.stop(now=now)
+        await self.workers.pop(worker)
+
+
+def phone_of(name: str) -> str:
+    """The telephone number of somebody of this name."""
+    return "+1555" + "".join(str(ord(letter) % 10) for letter in name.ljust(7, "_")[:7])
+
+
+@asynccontextmanager
+async def a_field(
+    tmp_path: Path,
+    url: str = "memory://",
+    *,
+    work: bool = True,
+    carrier: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncGenerator[FieldRig]:
+    """The system whole, until the block ends.
+
+    Args:
+        tmp_path: for the directory.
+        url: of the store.
+        work: whether a worker runs.
+        carrier: what the telephone world is like.
+        settings: of [field_service].
+    """
+    async with carrying(**(carrier or {})) as world:
+        parts = Parts(
+            directory=Directory(f"sqlite:///{tmp_path}/directory.db"),
+            exchange=read_exchange({"twilio": world.settings()}),
+        )
+        written = {"lines": {LINE: 4}, "offer_timeout": "10m", **settings}
+        system = make(written, parts)
+        app = hw.App(url)
+        system.declare(app)
+        async with app, serving(app=app, systems=[system], tokens=False) as rig:
+            await parts.open(rig.url)
+            world.world.inbound_urls[""] = f"{rig.url}/field-service/hooks/twilio/texts"
+            field_rig = FieldRig(rig=rig, carrier=world, system=system, app=app)
+            if work:
+                field_rig.work()
+            try:
+                yield field_rig
+            finally:
+                for worker in list(field_rig.workers):
+                    await field_rig.stop(worker, now=True)
+                await parts.close()
