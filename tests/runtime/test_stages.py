@@ -101,11 +101,19 @@ async def test_gates_that_were_declared_at_run_time_are_told_to_a_store_that_was
 async def test_gates_that_the_store_refuses_are_not_remembered(
     app: hw.App, store: WatchedStore
 ) -> None:
-    await app.declare_gates(NUMBERS)
+    @app.job(gates=[NUMBERS])
+    async def call(job: hw.Job) -> None: ...
+
+    await app.send_async(call)
     with pytest.raises(InvalidValue):
         await app.declare_gates(hw.Slots("numbers", 1))
-    await app._declare_anew()
-    specs = await store.read(SpecsQuery())
+    lost, store.inner = store.inner, open_store("memory://")
+    try:
+        await app.send_async(call)
+        specs = await store.read(SpecsQuery())
+    finally:
+        await store.inner.close()
+        store.inner = lost
     assert [str(spec.kind) for spec in specs] == ["pool"]
 
 

@@ -12,7 +12,7 @@ from headway.contract.outcomes import Failed, FoundUnfit, HandedOver, Returned, 
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.core.cascade import Answer
 from headway.core.gates.slots import Slots
-from headway.core.job import FollowUp, NewJob
+from headway.core.job import FollowUp, NewJob, derived_id
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.played import policy_with
@@ -82,6 +82,7 @@ class AcceptGroup(ConformanceGroup):
         run = await accepted(rig, "ann", "bob")
         await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")
         (taken,) = [one for one in (await rig.dump()).jobs if one.kind == "taken"]
+        assert taken.id == derived_id("on_accepted", run.id, run.run)
         assert json.loads(taken.args) == {
             "job": run.id, "state": "accepted", "candidate": "ann", "run": run.run,
         }  # fmt: skip

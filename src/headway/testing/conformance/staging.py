@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from headway.contract.outcomes import Failed, HandedOver, KnownAs, NextStage, Returned, Verdict
+from headway.contract.outcomes import (
+    Failed,
+    HandedOver,
+    KnownAs,
+    NextStage,
+    Returned,
+    Succeeded,
+    Verdict,
+)
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.gates.opening import Hours
@@ -92,6 +100,18 @@ class StageGroup(ConformanceGroup):
             await worker.say(Failed(job.id, 1, after_ms=0, stage="check", gates=NOWHERE))
         with pytest.raises(InvalidValue):
             await worker.say(Failed(job.id, 1, after_ms=0, gates=CHECK))
+        assert await rig.dump() == before
+
+    async def test_refused_stage_writes_nothing_of_what_was_said_with_it(self, rig: Rig) -> None:
+        worker = rig.worker()
+        job = await dialled(rig, worker)
+        other = await rig.add()
+        await worker.take_one()
+        before = await rig.dump()
+        with pytest.raises(UnknownGate):
+            await worker.settle(
+                Succeeded(other.id, 1), Failed(job.id, 1, stage="check", gates=NOWHERE)
+            )
         assert await rig.dump() == before
 
     async def test_hours_of_the_stage_are_known_at_once(self, rig: Rig) -> None:
