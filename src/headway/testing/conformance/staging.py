@@ -18,7 +18,7 @@ from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.gates.opening import Hours
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
-from headway.core.job import NewJob
+from headway.core.job import DEFAULT_POLICY, NewJob
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
@@ -105,7 +105,7 @@ class StageGroup(ConformanceGroup):
     async def test_refused_stage_writes_nothing_of_what_was_said_with_it(self, rig: Rig) -> None:
         worker = rig.worker()
         job = await dialled(rig, worker)
-        other = await rig.add()
+        other = await rig.add(policy=DEFAULT_POLICY, key=None)
         await worker.take_one()
         before = await rig.dump()
         with pytest.raises(UnknownGate):
