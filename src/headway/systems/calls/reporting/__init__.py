@@ -1,0 +1,1 @@
+"""Results of leads, told to their callers' webhooks."""
