@@ -1,0 +1,125 @@
+"""Dialling by one provider after another: when the second one is asked, and when it never is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from headway.core.errors import InvalidValue, ProviderError, ProviderRefused, ProviderUnsure
+from headway.systems.telephony.dialling import dial
+from headway.systems.telephony.exchange import Exchange
+from headway.systems.telephony.voice import CallOrder, Dialled
+from tests.systems.telephony.accounts import (
+    CALL,
+    UUID,
+    order,
+    twilio,
+    twilio_call,
+    twilio_error,
+    vonage,
+    vonage_made,
+)
+from tests.systems.telephony.far_end import Act, cuts, far_end, hangs, says
+
+TAKES = says(201, twilio_call())
+BY_VONAGE = says(201, vonage_made())
+BAD_NUMBER = says(400, twilio_error(400, 21211))
+BAD_SENDER = says(400, twilio_error(400, 21210))
+NO_ACCOUNT = says(401, twilio_error(401, 20003))
+
+
+async def dialled(
+    first: Act, second: Act, providers: Sequence[str] = ("twilio", "vonage")
+) -> tuple[Dialled | ProviderError, int, int]:
+    """What came of it, and how often each was asked."""
+
+    def made(name: str) -> CallOrder:
+        return order(status_url=f"https://headway.test/calls/hooks/{name}?ref=j%3A1")
+
+    async with far_end(first) as one, far_end(second) as other:
+        exchange = Exchange({"twilio": twilio(one.url), "vonage": vonage(other.url)}, {})
+        try:
+            result: Dialled | ProviderError = await dial(exchange, made, providers)
+        except ProviderError as error:
+            result = error
+        finally:
+            await exchange.close()
+        assert all("/hooks/twilio" in seen.form["StatusCallback"][0] for seen in one.seen)
+        assert all("/hooks/vonage" in seen.json()["event_url"][0] for seen in other.seen)
+        return result, len(one.seen), len(other.seen)
+
+
+async def test_the_first_provider_that_takes_the_call_is_the_only_one_asked() -> None:
+    assert await dialled(TAKES, BY_VONAGE) == (Dialled("twilio", CALL), 1, 0)
+    found = await dialled(TAKES, BY_VONAGE, ["vonage", "twilio"])
+    assert found == (Dialled("vonage", UUID), 0, 1)
+
+
+@pytest.mark.parametrize("act", [BAD_SENDER, NO_ACCOUNT, says(429, twilio_error(429, 20429))])
+async def test_the_next_one_is_asked_after_a_refusal_of_the_provider_or_the_sender(
+    act: Act,
+) -> None:
+    assert await dialled(act, BY_VONAGE) == (Dialled("vonage", UUID), 1, 1)
+
+
+async def test_the_next_one_is_asked_when_the_first_cannot_be_reached() -> None:
+    async with far_end(hangs) as gone:
+        pass
+    async with far_end(BY_VONAGE) as other:
+        exchange = Exchange({"twilio": twilio(gone.url), "vonage": vonage(other.url)}, {})
+        made = await dial(exchange, lambda _: order(), ["twilio", "vonage"])
+        await exchange.close()
+    assert made == Dialled("vonage", UUID)
+
+
+async def test_a_refusal_that_concerns_who_is_called_is_not_taken_to_the_next_one() -> None:
+    refused, first, second = await dialled(BAD_NUMBER, BY_VONAGE)
+    assert isinstance(refused, ProviderRefused)
+    assert (refused.concerns, refused.provider_code, first, second) == ("callee", "21211", 1, 0)
+
+
+@pytest.mark.parametrize("act", [hangs, cuts, says(500, {}), says(201, {}), says(409, {})])
+async def test_after_an_outcome_that_is_not_known_nobody_else_is_asked(act: Act) -> None:
+    unsure, first, second = await dialled(act, BY_VONAGE)
+    assert isinstance(unsure, ProviderUnsure)
+    assert (first, second) == (1, 0)
+
+
+async def test_an_outcome_of_the_second_that_is_not_known_is_not_a_refusal_of_the_first() -> None:
+    unsure, first, second = await dialled(BAD_SENDER, cuts)
+    assert isinstance(unsure, ProviderUnsure)
+    assert (first, second) == (1, 1)
+
+
+async def test_if_all_refuse_it_is_the_first_ones_refusal_whose_number_was_to_be_used() -> None:
+    refused, first, second = await dialled(NO_ACCOUNT, says(400, _vonage_says("from")))
+    assert isinstance(refused, ProviderRefused)
+    assert (refused.concerns, refused.provider_code, first, second) == ("provider", "20003", 1, 1)
+    assert isinstance(refused.__cause__, ProviderRefused)
+    assert refused.__cause__.concerns == "sender"
+    refused, *_ = await dialled(NO_ACCOUNT, says(400, _vonage_says("to")))
+    assert isinstance(refused, ProviderRefused)
+    assert refused.concerns == "callee"
+
+
+async def test_a_provider_that_is_named_twice_is_asked_once() -> None:
+    refused, first, second = await dialled(NO_ACCOUNT, BY_VONAGE, ["twilio", "twilio"])
+    assert isinstance(refused, ProviderRefused)
+    assert (first, second) == (1, 0)
+
+
+@pytest.mark.parametrize("providers", [[], ["twilio", "tvilio"]])
+async def test_a_provider_that_is_not_there_is_said_before_anybody_is_asked(
+    providers: list[str],
+) -> None:
+    async with far_end(TAKES) as end:
+        exchange = Exchange({"twilio": twilio(end.url)}, {})
+        with pytest.raises(InvalidValue):
+            await dial(exchange, lambda _: order(), providers)
+        await exchange.close()
+    assert end.seen == []
+
+
+def _vonage_says(wrong: str) -> dict[str, object]:
+    return {"type": "x", "title": "Bad", "invalid_parameters": [{"name": wrong, "reason": "so"}]}

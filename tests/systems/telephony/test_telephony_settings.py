@@ -1,0 +1,131 @@
+"""The table [telephony] of the settings: what it takes, and what it never shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from headway.core.errors import InvalidValue
+from headway.systems.telephony.phone import check_phone
+from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.settings_table import read_table
+from headway.systems.telephony.twilio.settings import TwilioSettings
+from headway.systems.telephony.vonage.settings import VonageSettings
+from tests.systems.telephony.accounts import (
+    ACCOUNT,
+    APPLICATION,
+    NEXT_TOKEN,
+    SECRET,
+    TOKEN,
+    pem,
+    private_key,
+)
+
+BY_TWILIO = {"account_sid": ACCOUNT, "auth_token": TOKEN}
+BY_VONAGE = {"application_id": APPLICATION, "private_key": pem()}
+KEY = "SK" + "9" * 32
+
+
+async def test_the_exchange_has_the_providers_that_the_settings_name_in_their_order() -> None:
+    exchange = read_exchange({"vonage": BY_VONAGE, "twilio": BY_TWILIO})
+    assert list(exchange.voices) == ["vonage", "twilio"]
+    assert list(exchange.texts) == ["twilio"]
+    assert [one.name for one in exchange.voices.values()] == ["vonage", "twilio"]
+    await exchange.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"account_sid": "AC1"}, "telephony.twilio.account_sid"),
+        ({"auth_token": None}, "auth_tokens"),
+        ({"auth_tokens": [TOKEN]}, "auth_tokens"),
+        ({"auth_token": "short"}, "telephony.twilio.auth_token"),
+        ({"api_key": KEY}, "api_secret"),
+        ({"api_key": "key", "api_secret": "of the key"}, "telephony.twilio.api_key"),
+        ({"base_url": "api.twilio.com"}, "telephony.twilio.base_url"),
+        ({"base_url": "https://"}, "telephony.twilio.base_url"),
+        ({"base_url": "https://a.test/?b"}, "telephony.twilio.base_url"),
+        ({"base_url": "https://a.test", "edge": "dublin"}, "edge"),
+        ({"region": "a.b"}, "telephony.twilio.region"),
+        ({"timeout": "soon"}, "telephony.twilio.timeout"),
+        ({"timeout": "3m"}, "telephony.twilio.timeout"),
+        ({"token": TOKEN}, "telephony.twilio.token"),
+    ],
+)
+def test_settings_of_twilio_that_cannot_be_are_named_and_not_shown(
+    more: dict[str, Any], place: str
+) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        read_exchange({"twilio": {**BY_TWILIO, **more}})
+    assert place in str(refused.value)
+    assert TOKEN not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"application_id": "?"}, "telephony.vonage.application_id"),
+        ({"private_key": "nowhere.key"}, "telephony.vonage.private_key"),
+        ({"private_key": "-----BEGIN PRIVATE KEY-----\nMIIE\n"}, "telephony.vonage.private_key"),
+        ({"signature_secret": "short"}, "telephony.vonage.signature_secret"),
+    ],
+)
+def test_settings_of_vonage_that_cannot_be_are_named_and_not_shown(
+    more: dict[str, Any], place: str
+) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        read_exchange({"vonage": {**BY_VONAGE, **more}})
+    assert place in str(refused.value)
+    assert "MIIE" not in str(refused.value)
+
+
+async def test_a_private_key_may_stand_in_a_file_and_in_either_form_of_pem(tmp_path: Path) -> None:
+    old = private_key().private_bytes(
+        Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
+    )
+    file = tmp_path / "private"
+    for text in (old.decode(), pem()):
+        file.write_text(text)
+        for written in (str(file), text):
+            table = read_table("x", VonageSettings, {**BY_VONAGE, "private_key": written})
+            assert table.private_key == pem()
+            await read_exchange({"vonage": {**BY_VONAGE, "private_key": written}}).close()
+
+
+def test_no_secret_is_in_what_settings_and_providers_show() -> None:
+    secrets = {"api_key": KEY, "api_secret": "of the key", "auth_token": TOKEN}
+    shown = [
+        repr(read_table("x", TwilioSettings, {**BY_TWILIO, **secrets})),
+        repr(read_table("x", VonageSettings, {**BY_VONAGE, "signature_secret": SECRET})),
+    ]
+    exchange = read_exchange({"twilio": {**BY_TWILIO, **secrets}, "vonage": BY_VONAGE})
+    shown += [repr(one) for one in exchange.voices.values()]
+    for secret in (TOKEN, "of the key", SECRET, pem().splitlines()[1]):
+        assert not [one for one in shown if secret in one]
+
+
+def test_several_tokens_may_come_by_commas_and_a_timeout_is_a_span() -> None:
+    written = {"account_sid": ACCOUNT, "auth_tokens": f"{NEXT_TOKEN}, {TOKEN}", "timeout": "2.5s"}
+    table = read_table("x", TwilioSettings, written)
+    assert (table.tokens, table.timeout) == ((NEXT_TOKEN, TOKEN), 2500)
+    assert table.user == (ACCOUNT, NEXT_TOKEN)
+
+
+@pytest.mark.parametrize("text", ["+14155550100", "+4915112345678", "+1234567", "+123456789012345"])
+def test_a_number_in_full_passes(text: str) -> None:
+    assert check_phone("the phone", text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "14155550100", "+04155550100", "+123456", "+1234567890123456", "+1 415 555", "+1415555a",
+     "+14155550100\n", "+1415555\u0660\u0661\u0660\u0660"],
+)  # fmt: skip
+def test_a_number_that_is_not_in_full_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        check_phone("the phone", text)
+    assert "the phone" in str(refused.value)
