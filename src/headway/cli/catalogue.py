@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "copy": "copy",
         "token": "token",
         "simulate": "simulate",
+        "carrier": "carrier",
         "version": "version",
     }
 )

@@ -219,7 +219,8 @@ def read_table(kind: type[Table], where: str, written: Mapping[str, object]) -> 
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         place = ".".join((where, *map(str, first["loc"])))
-        message = f"{place}: {first['msg'].removeprefix('Value error, ').lower()}"
+        what = first["msg"].removeprefix("Value error, ")
+        message = f"{place}: {what[:1].lower()}{what[1:]}"
         hint = f"known: {', '.join(kind.model_fields)}" if "extra" in first["type"] else ""
         raise InvalidValue(message, hint=hint) from None
 
