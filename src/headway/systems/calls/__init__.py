@@ -1,0 +1,50 @@
+"""The system `calls`: outbound calls to leads, within what lines, hours and customers allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.systems.calls.book import Book
+from headway.systems.calls.checking import Checking
+from headway.systems.calls.desk import Desk
+from headway.systems.calls.reporting.reporter import Reporter
+from headway.systems.calls.seen.tally import Tally
+from headway.systems.calls.seen.thresholds import read_thresholds
+from headway.systems.calls.settings import read_settings
+from headway.systems.calls.system import NAME, CallsSystem
+from headway.systems.calls.truth import read_truth
+from headway.systems.directory.database import Schema
+from headway.systems.parts import Parts
+
+
+def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
+    """Makes the system.
+
+    Args:
+        settings: the table [calls] of headway.toml.
+        parts: what it shares with other systems.
+
+    Returns:
+        The system; nothing is opened or declared.
+
+    Raises:
+        InvalidValue: a setting is unknown or unusable.
+    """
+    read = read_settings(settings)
+    parts.directory.needs(Schema(name=NAME, package="headway.systems.calls.migrations"))
+    reporter = Reporter(read.reporting_keys, private=read.reporting_private, timing=parts.timing)
+    tally = Tally(parts.directory, parts.timing)
+    checking = Checking(parts.timing)
+    for one in (checking, reporter, tally):
+        parts.also(one)
+    desk = Desk(
+        settings=read,
+        parts=parts,
+        book=Book(parts.directory, read.default, parts.timing),
+        checking=checking,
+        tally=tally,
+        reporter=reporter,
+        thresholds=read_thresholds(read.alerts),
+        table=read_truth(read.table, read.migration, parts),
+    )
+    return CallsSystem(desk)

@@ -1,0 +1,97 @@
+"""What requests about leads and numbers say."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AliasChoices, ConfigDict, Field, TypeAdapter, WrapValidator
+from pydantic.functional_validators import ModelWrapValidatorHandler
+
+from headway.core.zone import find_zone
+from headway.server.bodies.body import Body, Several
+from headway.server.bodies.words import Name, TenantName, When
+from headway.systems.calls.number import NumberStatus
+from headway.systems.calls.template_body import Label
+
+MOST_LEADS = 10_000
+"""Leads of one request."""
+
+Phone = Annotated[
+    str, Field(pattern=r"^\+[1-9][0-9]{6,14}$", examples=["+14155550100"], description="E.164.")
+]
+
+
+def _zone(value: str) -> str:
+    return find_zone(value).key
+
+
+Zone = Annotated[str, AfterValidator(_zone), Field(max_length=64, examples=["America/Denver"])]
+"""An IANA zone."""
+
+Own = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^{}\x00]+$")]
+"""The name of a reseller that can stand in the name of a gate."""
+
+
+class LeadBody(Body):
+    """A lead to be called."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, validate_by_name=True)
+
+    phone: Phone = Field(description="Who is called, in E.164.")
+    tz: Zone = Field(description="The zone of who is called; calling hours are told in it.")
+    reseller: TenantName | None = Field(
+        default=None,
+        validation_alias=AliasChoices("reseller", "reseller_id"),
+        description="Whose lead it is (also `reseller_id`); the token's, if it has one.",
+    )
+    template: Label = Field(default="default", description="By which it is called.")
+    next_attempt_at: When | None = Field(
+        default=None, description="When; else now and the template's initial offset."
+    )
+    key: Name | None = Field(
+        default=None,
+        validation_alias=AliasChoices("key", "request_id"),
+        description="However often this is sent, it is one lead (also `request_id`).",
+        examples=["order-17"],
+    )
+    payload: Any = Field(default=None, description="As the template's schema wants it.")
+    reporting_webhook_url: str | None = Field(
+        default=None, pattern=r"^https?://\S{1,2000}$", description="Is told the result, signed."
+    )
+
+
+LeadList = Annotated[Several[LeadBody], Field(min_length=1, max_length=MOST_LEADS)]
+_ONE: TypeAdapter[LeadBody] = TypeAdapter(LeadBody)
+_MANY: TypeAdapter[list[LeadBody]] = TypeAdapter(LeadList)
+
+
+def _by_shape(value: object, _: ModelWrapValidatorHandler[Any]) -> LeadBody | list[LeadBody]:
+    # A union would complain about both shapes at once.
+    return _MANY.validate_python(value) if isinstance(value, list) else _ONE.validate_python(value)
+
+
+OneOrManyLeads = Annotated[LeadBody | LeadList, WrapValidator(_by_shape)]
+"""One lead, or a list of up to 10,000."""
+
+Channels = Annotated[int, Field(ge=1, le=1_000_000, description="Calls at once.")]
+
+
+class NumberBody(Body):
+    """A number to call from."""
+
+    number: Phone = Field(description="E.164, one of the provider's.")
+    provider: Label = Field(description="As [telephony] names it.", examples=["twilio"])
+    maximum_channels: Channels
+    status: NumberStatus = Field(default=NumberStatus.AVAILABLE, strict=False)
+    reseller: Own | None = Field(default=None, description="Whose leads alone it serves.")
+    pool: Label | None = Field(default=None, description="Of templates that name it.")
+
+
+class NumberChange(Body):
+    """What to change of a number; what is left out stays."""
+
+    provider: Label | None = None
+    maximum_channels: Channels | None = None
+    status: NumberStatus | None = Field(default=None, strict=False)
+    reseller: Own | None = Field(default=None, description="Null for everybody's.")
+    pool: Label | None = Field(default=None, description="Null for none.")

@@ -1,0 +1,108 @@
+"""Gates: what numbers, templates and the house limit, as the engine's gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headway.core.gates.opening import Hours
+from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateNeed, GateSpec
+from headway.systems.calls.book import Page
+from headway.systems.calls.number import DEFAULT_POOL, pool_gate, reseller_gate
+from headway.systems.calls.settings import CallsSettings
+from headway.systems.calls.template import Template
+
+HOUSE = "calls.customer"
+HOUSE_RATE = f"{HOUSE}:{{phone}}"
+CHECKS = "calls.checks"
+
+
+def check_gate(settings: CallsSettings) -> GateNeed:
+    """What the pre-checks ask for: a place, which is no line."""
+    return Slots(CHECKS, settings.checks_at_once).take(hold="run")
+
+
+def house_gate(settings: CallsSettings) -> GateSpec:
+    """What each call asks for, whatever its template says: its customer's rate."""
+    return Rate(HOUSE_RATE, settings.customer_limit, per=f"{settings.customer_per}ms")
+
+
+def pool_of(page: Page, template: Template, reseller: str) -> str:
+    """The gate of the numbers from which a lead is called now.
+
+    Args:
+        page: of the book.
+        template: the lead's.
+        reseller: whose lead it is.
+
+    Returns:
+        The template's pool; else the reseller's own, if it has any number; else the default pool.
+    """
+    if template.numbers is not None:
+        return pool_gate(template.numbers)
+    own = reseller_gate(reseller)
+    if reseller and any(one.gate == own for one in page.numbers.values()):
+        return own
+    return DEFAULT_POOL
+
+
+def dial_gates(
+    page: Page, template: Template, reseller: str, house: GateSpec
+) -> tuple[GateSpec, ...]:
+    """What a lead must pass to be called now: a line, the hours, the rates."""
+    pool = _pool(page, pool_of(page, template, reseller))
+    return (pool, *_hours(template), house, *_own_rate(template))
+
+
+def all_gates(page: Page) -> dict[str, GateSpec]:
+    """All gates that numbers and templates make, by name."""
+    pools = {DEFAULT_POOL: None}
+    pools |= {one.gate: None for one in page.numbers.values()}
+    pools |= {
+        pool_gate(one.numbers): None for one in page.templates.values() if one.numbers is not None
+    }
+    made = {name: _pool(page, name) for name in pools}
+    for template in page.templates.values():
+        made |= {one.name: one for one in (*_hours(template), *_own_rate(template))}
+    return made
+
+
+def changed_gates(before: Page, after: Page) -> tuple[GateSpec, ...]:
+    """What the store must be told so that it knows the gates of another page.
+
+    A pool that has lost its last number is told as empty: who waits there goes on waiting until
+    it is sent elsewhere.
+    """
+    old, new = all_gates(before), all_gates(after)
+    emptied = {
+        name: _pool(after, name) for name, spec in old.items() if name not in new and spec.members
+    }
+    told = {name: spec for name, spec in new.items() if old.get(name) != spec}
+    return tuple({**emptied, **told}.values())
+
+
+def _pool(page: Page, name: str) -> GateSpec:
+    members = {one.number: one.channels for one in page.numbers.values() if one.gate == name}
+    return Pool(name, members, shared=True)
+
+
+def _hours(template: Template) -> Iterator[GateSpec]:
+    if template.hours is not None:
+        yield Hours(
+            f"calls.hours:{template.name}:{{tz}}",
+            template.hours.spans,
+            days=template.hours.days,
+            tz="{tz}",
+            exceptions=template.hours.exceptions,
+        )
+
+
+def _own_rate(template: Template) -> Iterator[GateSpec]:
+    if template.customer_limit is not None:
+        yield Rate(
+            f"{HOUSE}:{template.name}:{{phone}}",
+            template.customer_limit,
+            per=f"{template.customer_per_ms}ms",
+        )

@@ -1,0 +1,213 @@
+"""What a provider says of a call, told to the lead's job."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
+from headway.contract.views import JobQuery, JobView, RunView
+from headway.core.check import is_job_id
+from headway.core.errors import UnknownRecord
+from headway.core.state import State
+from headway.systems.calls.desk import CHECK, LEAD, Desk
+from headway.systems.calls.lead_args import read_args
+from headway.systems.calls.outcome import OF_STATUS, Outcome
+from headway.systems.calls.seen.tally import Event
+from headway.systems.calls.template import Template
+from headway.systems.calls.verdict import Verdict, judge
+from headway.systems.telephony.voice import CallEvent, CallStatus
+
+_log = logging.getLogger("headway.calls")
+
+
+async def hear(desk: Desk, event: CallEvent) -> Heard | None:
+    """Tells a lead's job what its provider says; the same again has no further effect.
+
+    Args:
+        desk: of this system.
+        event: of a webhook that was proved.
+
+    Returns:
+        What became of it; None if it is of no call that is known.
+
+    Raises:
+        StoreError: the store, the directory or your own table is away; nothing was settled, and
+            the provider is to say it again.
+    """
+    found = await _find(desk, event)
+    if found is None:
+        desk.tally.happened(Event.WEBHOOK_ORPHAN, event.provider)
+        _log.warning(
+            "webhook of %s of a call that nobody here has made: %s is %s",
+            event.provider,
+            event.call_id,
+            event.status,
+        )
+        return None
+    job, run = found
+    signal = await _signal(desk, job, run, event)
+    if signal is None:
+        return Heard.ALREADY
+    reply = await desk.store.signal(signal)
+    _count(desk, job, run, event, reply)
+    return reply.answer
+
+
+async def template_of(desk: Desk, job: JobView) -> Template:
+    """The template of a lead as it is now; of one that is gone, `default`.
+
+    Raises:
+        StoreUnavailable: the directory cannot be reached.
+    """
+    page = await desk.book.read()
+    try:
+        return page.template(read_args(job.args).template)
+    except UnknownRecord:
+        return page.template("default")
+
+
+def told_of(event: CallEvent, outcome: Outcome, number: str) -> dict[str, object]:
+    """What stands on record of a call that has ended."""
+    return {
+        "outcome": outcome,
+        "call_id": event.call_id,
+        "number": number,
+        "provider": event.provider,
+        "duration_s": event.duration_s,
+    }
+
+
+def number_of(job: JobView, run: int) -> str:
+    """From which number a run called; empty if that is not known."""
+    found = next((one for one in job.runs if one.run == run), None)
+    permits = {} if found is None else found.permits
+    return next((member for member in permits.values() if member), "")
+
+
+def ref_of(job: JobView, run: RunView) -> str:
+    """The reference with which a run's call was placed, though the store was lost since then."""
+    before = (key for key in run.keys if key.startswith(f"{job.id}:"))
+    return next(before, f"{job.id}:{run.run}")
+
+
+async def _find(desk: Desk, event: CallEvent) -> tuple[JobView, int] | None:
+    """The lead and the run that an event is of."""
+    if event.ref is None:
+        return await _by_call(desk, event)
+    id_, _, run = event.ref.partition(":")
+    if not (is_job_id(id_) and run.isascii() and run.isdigit() and len(run) < 10):
+        return None
+    job = await desk.store.read(JobQuery(id=id_))
+    if job is None or job.kind != LEAD:
+        return None
+    # After a store was lost, runs are counted anew: one is known as what it was called before.
+    known = next((one.run for one in job.runs if event.ref in one.keys), int(run))
+    return None if known > job.run else (job, known)
+
+
+async def _by_call(desk: Desk, event: CallEvent) -> tuple[JobView, int] | None:
+    key = f"{event.provider}:{event.call_id}"
+    # What a label is about is found by the store; the label itself is worth its line.
+    said = await desk.store.signal(
+        Signal(key=key, event=f"{event.event}:seen", kind=SignalKind.NOTE, label=event.status)
+    )
+    job = None if said.job is None else await desk.store.read(JobQuery(id=said.job))
+    if job is None or job.kind != LEAD:
+        return None
+    run = next((one.run for one in job.runs if key in one.keys), None)
+    return None if run is None else (job, run)
+
+
+async def _signal(desk: Desk, job: JobView, run: int, event: CallEvent) -> Signal | None:
+    """What is told to the store; None if it says nothing new."""
+    key = f"{job.id}:{run}"
+    if not event.status.ended:
+        if event.status is not CallStatus.IN_PROGRESS and _is_further(job, run):
+            return None
+        answered = event.status is CallStatus.IN_PROGRESS
+        return Signal(
+            key=key,
+            event=event.event,
+            kind=SignalKind.PROGRESS,
+            body=_progress(run, event),
+            extend_ms=desk.settings.call_deadline if answered else None,
+        )
+    outcome = OF_STATUS[event.status]
+    verdict = judge(job, run, await template_of(desk, job), outcome, event.reason)
+    if _is_live(job, run) and verdict.final == "retry":
+        await _put_back(desk, job, run)
+    body = told_of(event, outcome, number_of(job, run))
+    return final_signal(desk, job, run, verdict, event.event, body)
+
+
+def final_signal(
+    desk: Desk, job: JobView, run: int, verdict: Verdict, event: str, body: object
+) -> Signal:
+    """The signal that says what becomes of a lead."""
+    retried = verdict.final == "retry"
+    return Signal(
+        key=f"{job.id}:{run}",
+        event=event,
+        decided=Decided(verdict.final),
+        reason="" if verdict.final == "succeeded" else verdict.reason,
+        body=None if retried else msgspec.json.encode(body),
+        after_ms=verdict.after_ms if retried else None,
+        stage=CHECK if retried else "",
+        gates=desk.check_uses(job.tenant, job.args, job.lane) if retried else (),
+    )
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lead's job shows while its call goes on."""
+
+    run: int
+    status: str
+    provider: str
+    call_id: str
+
+
+_progress_of = msgspec.json.Decoder(Progress).decode
+
+
+def progress_of(job: JobView, run: int) -> Progress | None:
+    """What was said last of a run's call; None if nothing was."""
+    if job.progress is None:
+        return None
+    found = _progress_of(job.progress)
+    return found if found.run == run else None
+
+
+def _progress(run: int, event: CallEvent) -> bytes:
+    said = Progress(run=run, status=event.status, provider=event.provider, call_id=event.call_id)
+    return msgspec.json.encode(said)
+
+
+def _is_further(job: JobView, run: int) -> bool:
+    said = progress_of(job, run)
+    return said is not None and said.status == CallStatus.IN_PROGRESS
+
+
+def _is_live(job: JobView, run: int) -> bool:
+    return job.run == run and job.state in {State.RUNNING, State.AWAITING}
+
+
+async def _put_back(desk: Desk, job: JobView, run: int) -> None:
+    row = read_args(job.args).row
+    if desk.table is not None and row:
+        view = next(one for one in job.runs if one.run == run)
+        await desk.table.again(row, ref=ref_of(job, view))
+
+
+def _count(desk: Desk, job: JobView, run: int, event: CallEvent, reply: SignalReply) -> None:
+    number = number_of(job, run)
+    match reply.answer:
+        case Heard.LATE:
+            desk.tally.happened(Event.WEBHOOK_LATE, number)
+        case Heard.ALREADY:
+            desk.tally.happened(Event.WEBHOOK_TWICE, number)
+        case Heard.APPLIED if event.status.ended:
+            desk.tally.happened(Event.OUTCOME, OF_STATUS[event.status])
+        case _:
+            pass

@@ -1,0 +1,236 @@
+"""Intake: leads are checked against their templates, and made jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+from jsonschema import Draft202012Validator
+from uuid_utils import uuid7
+
+from headway.core.draw import draw
+from headway.core.errors import InvalidValue, UnknownRecord
+from headway.core.gates.spec import GateSpec
+from headway.core.instant import format_instant
+from headway.core.job import NewJob
+from headway.server.access.caller import Caller
+from headway.server.for_callers.sending import send_jobs
+from headway.server.replies.error_members import add_members
+from headway.server.service import Service
+from headway.systems.calls.bodies import LeadBody
+from headway.systems.calls.book import Page
+from headway.systems.calls.desk import Desk
+from headway.systems.calls.template import DEFAULT, Template
+from headway.systems.calls.truth.row import LeadRow
+
+
+class Taken(NamedTuple):
+    """What became of a lead that was sent.
+
+    Attributes:
+        id: of the lead.
+        created: whether this call made it.
+        due_at: when it is due, if this call made it.
+    """
+
+    id: str
+    created: bool
+    due_at: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeadRecipe:
+    """How what intake knows of a lead becomes its job."""
+
+    desk: Desk
+
+    @property
+    def deadline_ms(self) -> int:
+        """How long a call may be on before its provider is asked."""
+        return self.desk.settings.call_deadline
+
+    def job(self, row: LeadRow) -> NewJob:
+        """The job of a row of your own table.
+
+        Raises:
+            CallerError: the row is no lead.
+        """
+        made = self.made(row, job_id=row.lead, key=f"row:{row.id}", row_id=row.id)
+        # A row that says when it is due has been spread when it was written, or is not ours to.
+        return replace(made, due_at=row.due_at)
+
+    def made(self, row: LeadRow, *, job_id: str, key: str | None, row_id: str = "") -> NewJob:
+        """The job of a lead.
+
+        Args:
+            row: the lead.
+            job_id: of it.
+            key: makes it one, however often it is sent.
+            row_id: of your own table; empty where there is none.
+
+        Returns:
+            The job; due a little after the lead's moment, so that not all start at once.
+
+        Raises:
+            CallerError: the lead cannot be one.
+        """
+        given: dict[str, Any] = {"phone": row.phone, "tz": row.tz}
+        given["template"] = row.template or DEFAULT
+        given["payload"] = row.payload
+        given["reporting_webhook_url"] = row.reporting_webhook_url
+        given["row"] = row_id
+        job = self.desk.kind.make(
+            due=format_instant(row.due_at), tenant=row.reseller, key=key, job_id=job_id, **given
+        )
+        job = replace(job, due_at=row.due_at + self._spread(job_id))
+        if row_id or row.reporting_webhook_url is not None:
+            return job
+        # Nobody waits to be told of its end.
+        return replace(job, policy=_quiet(job.policy))
+
+    async def dial_gates(self, row: LeadRow) -> Sequence[GateSpec]:
+        """What its call must pass now; all of it is declared.
+
+        Raises:
+            UnknownRecord: its template is gone.
+            StoreError: the directory or the store cannot do it now.
+        """
+        page = await self.desk.book.read()
+        await self.desk.tell_gates(page)
+        template = page.template(row.template or DEFAULT)
+        return self.desk.dial_gates(page, template, row.reseller)
+
+    def _spread(self, lead: str) -> int:
+        # A hash of its id, so that a repeat is due at the same moment.
+        return int(draw(f"due {lead}") * (self.desk.settings.jitter + 1))
+
+
+@lru_cache(maxsize=8)
+def _quiet(policy: Any) -> Any:  # noqa: ANN401  (a JobPolicy, both times)
+    return replace(policy, on_final=None)
+
+
+async def take_leads(
+    service: Service, caller: Caller, desk: Desk, bodies: Sequence[LeadBody]
+) -> list[Taken]:
+    """Takes leads in; when this returns, they are stored.
+
+    Args:
+        service: of the server.
+        caller: for whose resellers they must be.
+        desk: of this system.
+        bodies: the leads.
+
+    Returns:
+        For each, in this order, which lead exists now.
+
+    Raises:
+        Forbidden: one is another reseller's.
+        InvalidValue: one names no reseller, or a template that there is not, or carries what its
+            template's schema refuses; nothing was stored.
+        KeyConflict: a key names another lead.
+        StoreError: the store, the directory or your own table is away.
+    """
+    _check_reports(desk, bodies)
+    page = await desk.book.read()
+    now = await service.now() if desk.table is None else service.timing.wall_at()
+    recipe = LeadRecipe(desk=desk)
+    rows = [_row(caller, page, body, now, n, len(bodies)) for n, body in enumerate(bodies)]
+    caller.check_lane(desk.kind.lane)
+    if desk.table is not None:
+        return await _into_table(desk, recipe, rows)
+    jobs = [recipe.made(row, job_id=str(uuid7()), key=row.key) for row in rows]
+    made = await send_jobs(service, jobs)
+    return [
+        Taken(one.id, one.created, job.due_at or 0) for one, job in zip(made, jobs, strict=True)
+    ]
+
+
+async def _into_table(desk: Desk, recipe: LeadRecipe, rows: Sequence[LeadRow]) -> list[Taken]:
+    table = desk.table
+    assert table is not None  # noqa: S101  (the caller has looked)
+    written = await table.intake(rows)
+    jobs = [recipe.job(row) for row, created in written if created]
+    await table.follow(desk.store, jobs)
+    return [Taken(row.lead, created, row.due_at) for row, created in written]
+
+
+def _check_reports(desk: Desk, bodies: Sequence[LeadBody]) -> None:
+    """Lets leads pass whose results can be reported to where they say.
+
+    Raises:
+        InvalidValue: nothing can be reported there.
+    """
+    for n, body in enumerate(bodies):
+        try:
+            if body.reporting_webhook_url is not None:
+                desk.reporter.check(body.reporting_webhook_url)
+        except InvalidValue as error:
+            if len(bodies) > 1:
+                add_members(error, lead=n)
+            raise
+
+
+def _row(caller: Caller, page: Page, body: LeadBody, now: int, n: int, count: int) -> LeadRow:
+    """A lead, checked.
+
+    Raises:
+        InvalidValue: it cannot be one.
+        Forbidden: it is another reseller's.
+    """
+    try:
+        reseller = _reseller(caller, body)
+        template = _template(page, body)
+        _check_payload(template, body)
+    except InvalidValue as error:
+        if count > 1:
+            add_members(error, lead=n)
+        raise
+    due_at = now + template.initial_offset_ms
+    if body.next_attempt_at is not None:
+        due_at = body.next_attempt_at.resolved(now)
+    return LeadRow(
+        phone=body.phone,
+        tz=body.tz,
+        reseller=reseller,
+        template=body.template,
+        due_at=due_at,
+        key=body.key,
+        payload=body.payload,
+        reporting_webhook_url=body.reporting_webhook_url,
+    )
+
+
+def _reseller(caller: Caller, body: LeadBody) -> str:
+    reseller = caller.tenant(body.reseller)
+    if not reseller:
+        message = "the lead names no reseller"
+        raise InvalidValue(message, hint="say whose it is: reseller")
+    return reseller
+
+
+def _template(page: Page, body: LeadBody) -> Template:
+    try:
+        return page.template(body.template)
+    except UnknownRecord as error:
+        # Named by the body, not by the path.
+        raise InvalidValue(error.message, hint=error.hint) from None
+
+
+def _check_payload(template: Template, body: LeadBody) -> None:
+    if template.payload_schema is None:
+        return
+    validator = _validator(msgspec.json.encode(template.payload_schema, order="deterministic"))
+    fault = next(iter(validator.iter_errors(body.payload)), None)  # pyright: ignore[reportUnknownMemberType]  (jsonschema says too little)
+    if fault is not None:
+        where = ".".join(("payload", *map(str, fault.absolute_path)))
+        message = f"the template {template.name!r} refuses {where}: {fault.message}"[:300]
+        raise InvalidValue(message, hint=f"GET /templates/{template.name} shows its payload_schema")
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: bytes) -> Draft202012Validator:
+    return Draft202012Validator(msgspec.json.decode(schema))

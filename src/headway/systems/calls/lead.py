@@ -1,0 +1,202 @@
+"""A lead as users of this system know it: told of its job, and of nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from headway.contract.views import JobView, RunView
+from headway.core.check import is_job_id
+from headway.core.state import FINAL, State
+from headway.systems.calls.lead_args import read_args
+from headway.systems.calls.outcome import Outcome, outcome_in
+
+DIAL = "dial"
+ENDED = frozenset({"succeeded", "dead", "cancelled", "deadline"})
+"""Words of runs with which a life of a job may end."""
+
+
+class LeadStatus(StrEnum):
+    """Where a lead stands."""
+
+    BACKLOG = "BACKLOG"
+    """It waits: for its moment, for its checks, for its gates, for its next attempt."""
+    PROCESSING = "PROCESSING"
+    """It is called."""
+    FINISHED = "FINISHED"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """A call of a lead.
+
+    Attributes:
+        n: 1 for the first.
+        run: of the job.
+        call_id: the provider's own; null if it told none.
+        number: from which was called.
+        provider: who placed the call; null if that is not known.
+        outcome: what became of it; null while it goes on.
+        detail: of the outcome, for people; may be empty.
+        started_at: just before the provider was asked.
+        ended_at: null while it goes on.
+    """
+
+    n: int
+    run: int
+    call_id: str | None
+    number: str
+    provider: str | None
+    outcome: Outcome | None
+    detail: str
+    started_at: int
+    ended_at: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lead:
+    """A lead.
+
+    Attributes:
+        id: of it, and of its job.
+        status: where it stands.
+        outcome: what became of it; null until it is finished.
+        reason: the outcome in the words of who decided it; of one that waits, of its last attempt.
+        reseller: whose it is.
+        phone: who is called.
+        tz: the zone of who is called.
+        template: by name.
+        key: the caller's own; null if none was given.
+        due_at: when it is due, also of the next attempt.
+        created_at: when it was taken in.
+        finished_at: null until then.
+        attempt_count: calls so far.
+        attempts: the calls, oldest first.
+        payload: what it carries.
+        reporting_webhook_url: where the result is told.
+    """
+
+    id: str
+    status: LeadStatus
+    outcome: Outcome | None
+    reason: str
+    reseller: str
+    phone: str
+    tz: str
+    template: str
+    key: str | None
+    due_at: int
+    created_at: int
+    finished_at: int | None
+    attempt_count: int
+    attempts: tuple[Attempt, ...]
+    payload: bytes | None
+    reporting_webhook_url: str | None
+
+
+def status_of(job: JobView) -> LeadStatus:
+    """Where a lead stands."""
+    if job.state in FINAL:
+        return LeadStatus.FINISHED
+    held = job.state is State.AWAITING or (job.state is State.RUNNING and job.stage == DIAL)
+    return LeadStatus.PROCESSING if held else LeadStatus.BACKLOG
+
+
+def outcome_of(job: JobView) -> Outcome | None:
+    """What became of a lead; None until it is finished."""
+    match job.state:
+        case State.SUCCEEDED:
+            return Outcome.COMPLETED
+        case State.CANCELLED:
+            return Outcome.ABORT
+        case State.DEAD:
+            return outcome_in(job.reason) or Outcome.FAILED
+        case _:
+            return None
+
+
+def lead_of(job: JobView) -> Lead:
+    """A job as a lead.
+
+    Args:
+        job: of the kind `lead`, with its runs.
+    """
+    args = read_args(job.args)
+    attempts = attempts_of(job)
+    return Lead(
+        id=job.id,
+        status=status_of(job),
+        outcome=outcome_of(job),
+        reason=job.reason,
+        reseller=job.tenant,
+        phone=args.phone,
+        tz=args.tz,
+        template=args.template,
+        key=job.key,
+        due_at=job.due_at,
+        created_at=job.created_at,
+        finished_at=job.finished_at,
+        attempt_count=len(attempts),
+        attempts=attempts,
+        payload=None if args.payload is None else msgspec.json.encode(args.payload),
+        reporting_webhook_url=args.reporting_webhook_url,
+    )
+
+
+def attempts_of(job: JobView) -> tuple[Attempt, ...]:
+    """The calls of a lead, oldest first; a run that asked no provider is none."""
+    handed = [run for run in job.runs if run.handed_at is not None]
+    return tuple(_attempt(job, run, n) for n, run in enumerate(handed, 1))
+
+
+def this_life(job: JobView) -> Sequence[RunView]:
+    """The runs since an operator last gave a finished lead another life, or all."""
+    last = 0
+    for place, run in enumerate(job.runs[:-1], 1):
+        # Failed ones end a life too, but only where a kind's attempts are used up.
+        if run.outcome in ENDED:
+            last = place
+    return job.runs[last:]
+
+
+def call_of(run: RunView) -> tuple[str, str] | None:
+    """The provider of a run's call and its id there; None if no call is known."""
+    for key in run.keys:
+        provider, colon, call_id = key.partition(":")
+        # After a store was lost, a run is known by its reference of before as well.
+        if colon and call_id and not is_job_id(provider):
+            return provider, call_id
+    return None
+
+
+def _attempt(job: JobView, run: RunView, n: int) -> Attempt:
+    call = call_of(run)
+    reason = job.reason if run is job.runs[-1] and job.state in FINAL else run.error
+    outcome = _outcome(job, run, reason)
+    told = outcome is not None and outcome_in(reason) is outcome
+    return Attempt(
+        n=n,
+        run=run.run,
+        call_id=None if call is None else call[1],
+        number=next((member for member in run.permits.values() if member), ""),
+        provider=None if call is None else call[0],
+        outcome=outcome,
+        detail=reason.partition(":")[2].strip() if told else "",
+        started_at=run.handed_at or 0,
+        ended_at=run.ended_at,
+    )
+
+
+def _outcome(job: JobView, run: RunView, reason: str) -> Outcome | None:
+    if not run.outcome:
+        return None
+    if run.outcome == "succeeded":
+        return Outcome.COMPLETED
+    found = outcome_in(reason)
+    if found is not None:
+        return found
+    cancelled = run is job.runs[-1] and job.state is State.CANCELLED
+    return Outcome.ABORT if cancelled else Outcome.FAILED

@@ -1,0 +1,149 @@
+"""Asking the provider about a call of which nobody has told the end."""
+
+from __future__ import annotations
+
+import logging
+
+from headway.contract.views import JobQuery, JobView, RunView, StatsQuery
+from headway.core.errors import ProviderError, ProviderUnsure, StoreError
+from headway.runtime.answers import Ended, Running, Unknown
+from headway.runtime.awaited import Awaited
+from headway.systems.calls.desk import CHECK, Desk
+from headway.systems.calls.hearing import (
+    number_of,
+    progress_of,
+    ref_of,
+    template_of,
+    told_of,
+)
+from headway.systems.calls.lead import call_of
+from headway.systems.calls.lead_args import LeadArgs, read_args
+from headway.systems.calls.outcome import OF_STATUS, Outcome
+from headway.systems.calls.seen.tally import Event
+from headway.systems.calls.template import Template
+from headway.systems.calls.verdict import judge
+from headway.systems.telephony.seeking import SKEW_MS
+from headway.systems.telephony.voice import CallEvent, Sought
+
+AWAY = "1m"
+"""How long a line is kept before a provider that does not answer is asked again."""
+
+_log = logging.getLogger("headway.calls")
+
+
+async def ask(desk: Desk, awaited: Awaited) -> Running | Ended | Unknown:
+    """Asks the provider what became of a call.
+
+    Args:
+        desk: of this system.
+        awaited: the lead's job, in doubt or at its deadline.
+
+    Returns:
+        It goes on, or nobody can say yet: then the line stays taken. It has ended. Or, at the
+        deadline, the provider knows of no such call: its webhook is lost.
+
+    Raises:
+        StoreError: the store is away; it is asked again.
+    """
+    job = await desk.store.read(JobQuery(id=awaited.id))
+    if job is None or job.run != awaited.run:
+        return Unknown()
+    run = next(one for one in job.runs if one.run == awaited.run)
+    try:
+        return await _asked(desk, job, run)
+    except (ProviderError, StoreError) as away:
+        # A line is not freed under a live call.
+        _log.warning("lead %s: what became of its call cannot be asked: %s", job.id, away)
+        return Running(extend=AWAY)
+
+
+async def _asked(desk: Desk, job: JobView, run: RunView) -> Running | Ended:
+    """What the provider says.
+
+    Raises:
+        ProviderError: it cannot be asked.
+        StoreError: the store, the directory or your own table cannot.
+    """
+    template = await template_of(desk, job)
+    event = await _look_up(desk, job, run, read_args(job.args), template)
+    left_ms = (run.handed_at or 0) + desk.settings.call_deadline - await _now(desk)
+    if event is not None and not event.status.ended:
+        return Running(extend=f"{left_ms if left_ms > 0 else desk.settings.ask_again}ms")
+    number = number_of(job, run.run)
+    if event is None:
+        if left_ms > 0:
+            # It may begin yet, or its webhook tell: the deadline decides.
+            return Running(extend=f"{left_ms}ms")
+        desk.tally.happened(Event.WEBHOOK_LOST, number)
+        return await _ended(desk, job, run, template, Outcome.WEBHOOK_LOST, None)
+    if left_ms <= 0:
+        desk.tally.happened(Event.WEBHOOK_LOST, number)
+    return await _ended(desk, job, run, template, OF_STATUS[event.status], event)
+
+
+async def _ended(
+    desk: Desk,
+    job: JobView,
+    run: RunView,
+    template: Template,
+    outcome: Outcome,
+    event: CallEvent | None,
+) -> Ended:
+    desk.tally.happened(Event.OUTCOME, outcome)
+    verdict = judge(job, run.run, template, outcome, "" if event is None else event.reason)
+    if verdict.final == "retry":
+        row = read_args(job.args).row
+        if desk.table is not None and row:
+            await desk.table.again(row, ref=ref_of(job, run))
+        return Ended("retry", reason=verdict.reason, after=f"{verdict.after_ms}ms", stage=CHECK)
+    number = number_of(job, run.run)
+    body = {"outcome": outcome, "number": number}
+    if event is not None:
+        body = told_of(event, outcome, number)
+    reason = "" if verdict.final == "succeeded" else verdict.reason
+    return Ended(verdict.final, body=body, reason=reason)
+
+
+async def _look_up(
+    desk: Desk, job: JobView, run: RunView, args: LeadArgs, template: Template
+) -> CallEvent | None:
+    """What the provider says; those that may have been asked to call are all asked.
+
+    Raises:
+        ProviderUnsure: one that may know cannot be asked.
+    """
+    voices = desk.parts.exchange.voices
+    number = number_of(job, run.run)
+    call = call_of(run)
+    said = progress_of(job, run.run)
+    if call is None and said is not None:
+        call = said.provider, said.call_id
+    others = [known[1] for one in job.runs if one is not run and (known := call_of(one))]
+    if call is not None and call[0] in voices:
+        names = [call[0]]
+    else:
+        page = await desk.book.read()
+        own = page.numbers.get(number)
+        first = () if own is None else (own.provider,)
+        named = (*first, *template.providers) if first else tuple(voices)
+        names = [one for one in dict.fromkeys(named) if one in voices]
+    sought = Sought(
+        ref=ref_of(job, run),
+        to=args.phone,
+        from_=number,
+        since=(run.handed_at or run.claimed_at) - SKEW_MS,
+        call_id=None if call is None else call[1],
+        others=others,
+    )
+    for name in names:
+        found = await voices[name].look_up(sought)
+        if found is not None:
+            return found
+    if not names:
+        message = "none of the providers that may have called is in the settings any more"
+        raise ProviderUnsure(message, hint="add the number's provider to [telephony] again")
+    return None
+
+
+async def _now(desk: Desk) -> int:
+    return (await desk.store.read(StatsQuery())).now

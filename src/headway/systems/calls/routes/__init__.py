@@ -1,0 +1,1 @@
+"""The routes of this system, one resource a file."""

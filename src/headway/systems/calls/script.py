@@ -1,0 +1,35 @@
+"""What is said in a call: the template's words, with what the lead carries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import cast
+
+from headway.systems.calls.template import Template
+from headway.systems.telephony.voice import Fetch, Say, Script
+
+_FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def script_of(template: Template, payload: object) -> Script:
+    """What happens in a call.
+
+    Args:
+        template: says it.
+        payload: what the lead carries; text and numbers of it can be said.
+
+    Returns:
+        The words, each `{name}` replaced by what the payload has there, or by nothing.
+    """
+    if template.fetch is not None:
+        return Fetch(url=template.fetch)
+    known: Mapping[str, object] = {}
+    if isinstance(payload, dict):
+        known = cast("Mapping[str, object]", payload)
+
+    def said(match: re.Match[str]) -> str:
+        value = known.get(match[1])
+        return str(value) if isinstance(value, str | int | float) else ""
+
+    return Say(text=_FIELD.sub(said, template.say))

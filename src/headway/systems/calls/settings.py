@@ -1,0 +1,95 @@
+"""The table [calls] of headway.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headway.core.errors import InvalidValue
+from headway.server.bodies.words import Span
+from headway.systems.calls.template import Template
+from headway.systems.calls.template_body import TemplateBody
+
+Shortest = Annotated[Span, Field(ge=1)]
+Table = dict[str, Any]
+
+
+class CallsSettings(BaseModel):
+    """What holds for all calls; spans are milliseconds once they are read.
+
+    Attributes:
+        customer_limit: calls to one phone in any window, whatever its template says.
+        customer_per: the window.
+        checks_at_once: leads whose pre-checks run at once.
+        call_deadline: how long a call may go on without a word before its provider is asked.
+        ask_again: how long a provider that says "still running", or nothing, is left alone.
+        jitter: leads due at one moment are spread over so long, never before it.
+        number_rest: how long a number is left alone that its provider refused to call from.
+        provider_rest: the same where the provider refused all, and did not say how long.
+        most_refused: so often refused a number, a lead ends with NUMBER_UNAVAILABLE.
+        keep: how long a finished lead is kept.
+        template: the template `default`, until one of this name is stored.
+        table: your own table as the truth.
+        migration: from an older system.
+        alerts: thresholds.
+        reporting_keys: sign what is reported; each does, so that receivers may change.
+        reporting_private: whether results may be reported to private addresses.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    customer_limit: int = Field(default=7, ge=0)
+    customer_per: Shortest = 3_600_000
+    checks_at_once: int = Field(default=100, ge=1)
+    call_deadline: Shortest = 1_800_000
+    ask_again: Shortest = 300_000
+    jitter: Span = 200
+    number_rest: Shortest = 300_000
+    provider_rest: Shortest = 30_000
+    most_refused: int = Field(default=20, ge=1)
+    keep: Shortest = 2_592_000_000
+    template: TemplateBody = TemplateBody()
+    table: Table = {}
+    migration: Table = {}
+    alerts: Table = {}
+    reporting_keys: list[str] = Field(default=[], repr=False)
+    reporting_private: bool = False
+
+    @property
+    def default(self) -> Template:
+        """What holds for leads that name no template, until one named `default` is stored."""
+        return self.template.read("default")
+
+
+def read_settings(written: Mapping[str, object]) -> CallsSettings:
+    """Reads the table [calls].
+
+    Args:
+        written: as the file or the environment says it.
+
+    Raises:
+        InvalidValue: a key is unknown or a value unusable; the message names it.
+    """
+    try:
+        return CallsSettings.model_validate(dict(written))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            near = get_close_matches(key, CallsSettings.model_fields, n=1)
+            message = f"[calls]: there is no setting {key!r}"
+            hint = f"did you mean {near[0]}?" if near else _known()
+            raise InvalidValue(message, hint=hint) from None
+        context = cast("Mapping[str, object]", first.get("ctx", {}))
+        cause = context.get("error")
+        said = cause.message if isinstance(cause, InvalidValue) else first["msg"]
+        message = f"[calls]: {key} cannot be used: {said}"
+        hint = cause.hint if isinstance(cause, InvalidValue) else "docs/reference/calls.md"
+        raise InvalidValue(message, hint=hint) from None
+
+
+def _known() -> str:
+    return f"there are {', '.join(CallsSettings.model_fields)}"

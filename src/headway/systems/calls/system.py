@@ -1,0 +1,73 @@
+"""The system as the server and the worker see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+
+from headway.runtime.app import App
+from headway.server.service import Service
+from headway.systems.calls.desk import NAME, Desk
+from headway.systems.calls.intake import LeadRecipe
+from headway.systems.calls.kinds import declare_kinds
+from headway.systems.calls.routes import (
+    dispatch_now,
+    hooks,
+    leads,
+    numbers,
+    outcomes,
+    templates,
+)
+from headway.systems.calls.seen.start import start_seeing
+from headway.systems.calls.waiting import watch
+
+OWN = (
+    # Before the leads: their paths would take "outcomes" for the id of one.
+    outcomes.ROUTES,
+    leads.ROUTES,
+    dispatch_now.ROUTES,
+    numbers.ROUTES,
+    templates.ROUTES,
+    hooks.ROUTES,
+)
+
+
+class CallsSystem:
+    """The system `calls`.
+
+    Attributes:
+        desk: what its routes and handlers work with.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    @property
+    def name(self) -> str:
+        """As `--system` names it."""
+        return NAME
+
+    @property
+    def routers(self) -> Sequence[APIRouter]:
+        """Its routes."""
+        return (*OWN, *(() if self.desk.table is None else self.desk.table.routers))
+
+    def declare(self, app: App) -> None:
+        """Adds its kinds to an app."""
+        lead = declare_kinds(app, self.desk)
+        if self.desk.table is not None:
+            self.desk.table.declare(app, lead, LeadRecipe(desk=self.desk))
+
+    async def start(self, service: Service) -> None:
+        """Tells the store of the gates, and looks after those who wait.
+
+        Raises:
+            StoreError: the directory or the store cannot be reached.
+        """
+        service.desks[NAME] = self.desk
+        start_seeing(service, self.desk.tally, self.desk.thresholds)
+        await self.desk.tell_gates(await self.desk.book.read())
+        # What was changed while no server ran concerns those who wait as well.
+        self.desk.changed.set()
+        service.spawn(watch(self.desk), "leads that wait")

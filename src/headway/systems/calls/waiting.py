@@ -1,0 +1,98 @@
+"""Leads that wait at gates that are not theirs any more are sent back, to be given others."""
+
+from __future__ import annotations
+
+import logging
+from uuid import uuid4
+
+from headway.contract.operate import Acted, ActRequest, Edit, Verb
+from headway.contract.views import JobsQuery, JobView
+from headway.core.errors import HeadwayError, StoreError, UnknownRecord
+from headway.core.state import State
+from headway.systems.calls.book import FRESH_S, Page
+from headway.systems.calls.desk import CHECK, DIAL, LEAD, Desk
+from headway.systems.calls.lead_args import read_args
+
+PAGE = 500
+"""Leads that are looked at, and sent back, in one step."""
+AGAIN_S = 5.0
+
+_log = logging.getLogger("headway.calls")
+
+
+async def watch(desk: Desk) -> None:
+    """Looks through those who wait after each change of the book, until it is cancelled.
+
+    What a pool, a rate or opening hours are is read at each claim. But which of them a lead needs
+    is said when it is checked; so when one comes or goes, those that wait are looked through, and
+    checked again if they would wait elsewhere now.
+    """
+    timing = desk.parts.timing
+    while True:
+        await desk.changed.wait()
+        desk.changed.clear()
+        try:
+            await look(desk)
+            # Who was checked by another process just then may have read the page before.
+            await timing.pause(FRESH_S * 1.5)
+            await look(desk)
+        except StoreError as error:
+            _log.warning("leads that wait are looked through later: %s", error)
+            desk.changed.set()
+            await timing.pause(AGAIN_S)
+
+
+async def look(desk: Desk) -> int:
+    """Looks through all that wait for their call.
+
+    Returns:
+        How many were sent back.
+
+    Raises:
+        StoreError: the store or the directory is away; it is looked again.
+    """
+    page = await desk.book.read()
+    sent = 0
+    for state in (State.WAITING, State.PARKED):
+        cursor: str | None = None
+        while True:
+            query = JobsQuery(kind=LEAD, states=(state,), cursor=cursor, limit=PAGE)
+            found = await desk.store.read(query)
+            sent += await _send_back(desk, [job for job in found.rows if _wrong(desk, page, job)])
+            cursor = found.cursor
+            if cursor is None:
+                break
+    if sent:
+        _log.info("%d leads that wait are checked again: numbers or templates changed", sent)
+    return sent
+
+
+def _wrong(desk: Desk, page: Page, job: JobView) -> bool:
+    """Whether a lead waits at other gates than it would be given now."""
+    if job.stage != DIAL:
+        return False
+    try:
+        template = page.template(read_args(job.args).template)
+        gates = desk.dial_gates(page, template, job.tenant)
+        wanted = desk.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)
+    except UnknownRecord:
+        return True
+    except HeadwayError as error:
+        _log.warning("lead %s is left where it waits: %s", job.id, error)
+        return False
+    return set(wanted) != set(job.gates)
+
+
+async def _send_back(desk: Desk, jobs: list[JobView]) -> int:
+    if not jobs:
+        return 0
+    request = ActRequest(
+        request=str(uuid4()),
+        ids=tuple(job.id for job in jobs),
+        verb=Verb.EDIT,
+        edit=Edit(stage=CHECK, gates=desk.check_uses(jobs[0].tenant, jobs[0].args)),
+        author=LEAD,
+        reason="numbers or templates changed",
+    )
+    replies = await desk.store.act(request)
+    return sum(reply.answer is Acted.DONE for reply in replies)

@@ -1,0 +1,206 @@
+"""The system `calls` as its users have it: a server, a worker, a carrier that speaks Twilio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+import headway as hw
+from headway.contract.store import Store
+from headway.contract.tokens import Role
+from headway.contract.views import AuditQuery, JobQuery, JobView
+from headway.runtime.timing import REAL
+from headway.runtime.worker.worker import Worker
+from headway.systems.calls import make
+from headway.systems.calls.system import CallsSystem
+from headway.systems.directory.database import Directory
+from headway.systems.parts import Parts
+from headway.systems.telephony.settings import read_exchange
+from tests.server.rig import Rig, serving
+from tests.systems.telephony.carrier_rig import CarrierRig, carrying
+
+LIMIT_S = 30
+"""How long a test waits for what must come before it fails."""
+NUMBER, OTHER = "+15550001001", "+15550001002"
+PHONE = "+14155550100"
+
+
+@dataclass(kw_only=True)
+class Calls:
+    """A server, a worker and a carrier.
+
+    Attributes:
+        rig: the server.
+        app: whose worker runs the leads.
+        system: whose routes are served.
+        carrier: who places the calls.
+        workers: those that run.
+    """
+
+    rig: Rig
+    app: hw.App
+    system: CallsSystem
+    carrier: CarrierRig
+    workers: list[tuple[Worker, asyncio.Task[None]]] = field(default_factory=list)
+
+    @property
+    def store(self) -> Store:
+        return self.app.store
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        who: Role | str | None = None,
+        **more: Any,
+    ) -> httpx.Response:
+        """Sends one request, as an administrator unless it is said otherwise."""
+        return await self.rig.call(Role.ADMIN if who is None else who, method, path, body, **more)
+
+    async def ask(self, path: str, **params: Any) -> Any:
+        """What a GET answers; it must be 200."""
+        return await self.rig.ask(Role.ADMIN, path, **params)
+
+    async def number(
+        self, number: str = NUMBER, channels: int = 1, provider: str = "twilio", **more: Any
+    ) -> None:
+        """Adds a number."""
+        body = {"number": number, "provider": provider, "maximum_channels": channels, **more}
+        reply = await self.call("POST", "/numbers", body)
+        assert reply.status_code == 201, reply.text
+
+    async def change(self, number: str, **change: Any) -> None:
+        """Changes a number."""
+        reply = await self.call("PATCH", f"/numbers/{number}", change)
+        assert reply.status_code == 200, reply.text
+
+    async def template(self, name: str = "default", **body: Any) -> None:
+        """Makes or replaces a template."""
+        reply = await self.call("PUT", f"/templates/{name}", body)
+        assert reply.status_code == 200, reply.text
+
+    async def lead(self, phone: str = PHONE, *, status: int = 201, **body: Any) -> str:
+        """Sends a lead; its id."""
+        whole = {"phone": phone, "tz": "America/Los_Angeles", "reseller": "acme", **body}
+        reply = await self.call("POST", "/leads", whole)
+        assert reply.status_code == status, reply.text
+        return reply.json()["id"]
+
+    async def told(self, lead: str) -> Any:
+        """What GET /leads/{id} says."""
+        return await self.ask(f"/leads/{lead}")
+
+    async def job(self, lead: str) -> JobView:
+        """The lead's job."""
+        found = await self.store.read(JobQuery(id=lead))
+        assert found is not None
+        return found
+
+    async def until(self, holds: Callable[[], Awaitable[Any]], what: str) -> Any:
+        """What something finds, as soon as it finds anything."""
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                while not (found := await holds()):
+                    await REAL.pause(0.01)
+                return found
+        except TimeoutError:
+            leads = (await self.ask("/leads"))["rows"]
+            message = f"never {what}: {leads}"
+            raise AssertionError(message) from None
+
+    async def until_status(self, lead: str, status: str, **more: Any) -> Any:
+        """The lead, once it has this status and these values."""
+
+        async def has() -> Any:
+            found = await self.told(lead)
+            fits = found["status"] == status and all(found[one] == more[one] for one in more)
+            return found if fits else None
+
+        return await self.until(has, f"{status} {more}")
+
+    async def finished(self, lead: str) -> Any:
+        """The lead, once it is finished."""
+        return await self.until_status(lead, "FINISHED")
+
+    async def until_why(self, lead: str, *words: str) -> str:
+        """Why a lead waits, once it is said in these words."""
+
+        async def says() -> str | None:
+            why = (await self.told(lead))["why"] or ""
+            return why if all(word in why for word in words) else None
+
+        return await self.until(says, f"why with {words}")
+
+    async def audit(self) -> None:
+        """Permits and their holders agree."""
+        found = await self.store.read(AuditQuery())
+        assert not found.differences, found
+
+    def calls_to(self, phone: str = PHONE) -> list[Any]:
+        """The calls that the carrier has placed to a phone."""
+        calls = self.carrier.world.ledger.calls.values()
+        return [one for one in calls if one.plan.to == phone]
+
+    async def work(self, **options: Any) -> Worker:
+        """Starts a worker."""
+        worker = self.app.worker(**{"lease": "5s", "concurrency": 50, **options})
+        self.workers.append((worker, asyncio.create_task(worker.run())))
+        return worker
+
+    async def rest(self) -> None:
+        """Stops all workers."""
+        workers, self.workers = self.workers, []
+        for worker, _ in workers:
+            worker.stop()
+        await asyncio.gather(*(running for _, running in workers))
+
+
+@asynccontextmanager
+async def calling(
+    folder: Path,
+    *,
+    store: str | Store = "memory://",
+    work: bool = True,
+    settings: Mapping[str, object] | None = None,
+    telephony: Mapping[str, Mapping[str, object]] | None = None,
+    timing: Any = REAL,
+    **carrier: Any,
+) -> AsyncIterator[Calls]:
+    """A server, a worker and a carrier, until the block ends.
+
+    Args:
+        folder: for the directory.
+        store: where the leads are.
+        work: whether a worker runs from the beginning.
+        settings: [calls].
+        telephony: further providers.
+        timing: of the system.
+        carrier: its settings; everybody answers unless it is said otherwise.
+    """
+    async with AsyncExitStack() as stack:
+        world = await stack.enter_async_context(carrying(**carrier))
+        exchange = read_exchange({"twilio": world.settings(), **(telephony or {})})
+        directory = Directory(f"sqlite:///{folder}/directory.db")
+        parts = Parts(directory=directory, exchange=exchange, timing=timing)
+        system = make({"jitter": "0s", **(settings or {})}, parts)
+        given = isinstance(store, str)
+        app = hw.App(store) if given else hw.App(store=store)
+        system.declare(app)
+        stack.push_async_callback(app.close_async)
+        stack.push_async_callback(parts.close)
+        await parts.open("http://nowhere.invalid")
+        rig = await stack.enter_async_context(serving(app=app, systems=[system], chores=work))
+        parts.base_url = rig.url
+        calls = Calls(rig=rig, app=app, system=system, carrier=world)
+        stack.push_async_callback(calls.rest)
+        if work:
+            await calls.work()
+        yield calls
