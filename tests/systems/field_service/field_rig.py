@@ -102,7 +102,9 @@ class FieldRig:
             await session.flush()
             await put_in_place(session, [row])
 
-    async def user(self, name: str, *channels: str, roles: tuple[str, ...] = ("Dispatcher",)) -> None:
+    async def user(
+        self, name: str, *channels: str, roles: tuple[str, ...] = ("Dispatcher",)
+    ) -> None:
         row = User(id=name, name=name, roles=list(roles), channels=list(channels), version=1)
         async with self.directory.change() as session:
             session.add(row)
@@ -157,8 +159,13 @@ class FieldRig:
         page: Page[JobView] = await self.store.read(JobsQuery(kind=kind, runs=True, **more))
         return list(page.rows)
 
-    async def job(self, id: str) -> JobView:
-        found = await self.store.read(JobQuery(id=id))
+    async def withdraw(self, request: str) -> dict[str, Any]:
+        reply = await self.rig.call(None, "DELETE", f"/service-requests/{request}")
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    async def job(self, request: str) -> JobView:
+        found = await self.store.read(JobQuery(id=request))
         assert found is not None
         return found
 
@@ -226,5 +233,5 @@ async def a_field(
                 yield field_rig
             finally:
                 for worker in list(field_rig.workers):
-                    await field_rig.stop(worker, now=True)
+                    await field_rig.stop(worker)
                 await parts.close()

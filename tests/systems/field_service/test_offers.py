@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from tests.systems.field_service.field_rig import a_field
+import pytest
+
+from headway.core.state import State
+from tests.systems.field_service.field_rig import HERE, LINE, a_field, phone_of
+
+
+def said(told: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(one["technician"], one["said"]) for one in told["asked"]]
 
 
 async def test_whoever_presses_one_has_the_request(tmp_path: Path):
@@ -14,4 +22,256 @@ async def test_whoever_presses_one_has_the_request(tmp_path: Path):
         assert sent["status"] == "dispatching"
         told = await field.becomes(sent["id"], "assigned")
         assert told["technician"] == "ada"
-        assert [(one["technician"], one["said"]) for one in told["asked"]] == [("ada", "accepted")]
+        assert said(told) == [("ada", "accepted")]
+        assert told["offer"] is None
+        await field.settled("ring", 1)
+        (call,) = field.carrier.world.ledger.calls.values()
+        assert (call.plan.to, call.plan.from_) == (phone_of("ada"), LINE)
+
+
+async def test_a_decline_goes_on_to_the_next_nearest_at_once(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("cleo", "accept", km=9)
+        await field.technician("ada", "decline", km=1)
+        await field.technician("bob", "decline", km=3)
+        sent = await field.ask()
+        told = await field.becomes(sent["id"], "assigned")
+        assert said(told) == [("ada", "declined"), ("bob", "declined"), ("cleo", "accepted")]
+
+
+@pytest.mark.parametrize("answer", ["busy", "ignore", "fails", "refused"])
+async def test_whoever_cannot_be_reached_is_passed_at_once(tmp_path: Path, answer: str):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", answer, km=1)
+        await field.technician("bob", "accept", km=2)
+        sent = await field.ask()
+        told = await field.becomes(sent["id"], "assigned")
+        assert said(told) == [("ada", "declined"), ("bob", "accepted")]
+        reasons = {
+            "busy": "busy",
+            "ignore": "no-answer",
+            "fails": "failed",
+            "refused": "refused: ",
+        }
+        assert told["asked"][0]["reason"].startswith(reasons[answer])
+
+
+async def test_silence_ends_with_the_timer_and_goes_on(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="400ms", line_wait="5s") as field:
+        await field.technician("ada", "silent", km=1)
+        await field.technician("bob", "accept", km=2)
+        sent = await field.ask()
+        told = await field.becomes(sent["id"], "assigned")
+        assert said(told) == [("ada", "timeout"), ("bob", "accepted")]
+
+
+async def test_nobody_near_is_pending_at_once_and_alerts_each_dispatcher_once(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("far", "accept", km=80)
+        await field.technician("off", "accept", km=1, on_duty=False)
+        await field.user("dora", "text:+15557770001", roles=("DISPATCHER",))
+        await field.user("dan", "call:+15557770002", roles=("boss", "dispatcher"))
+        await field.user("carl", "text:+15557770003", roles=("plumber",))
+        field.carrier.person("+15557770001", "ignore")
+        field.carrier.person("+15557770002", "talks")
+        sent = await field.ask()
+        assert sent["status"] == "pending"
+        assert sent["reason"] == "exhausted"
+        alerts = await field.settled("alert_dispatcher", 2)
+        assert [one.state for one in alerts] == [State.SUCCEEDED] * 2
+        (text,) = field.carrier.world.ledger.texts.values()
+        assert text.plan.to == "+15557770001"
+        assert sent["id"] in text.plan.text
+        (call,) = field.carrier.world.ledger.calls.values()
+        assert call.plan.to == "+15557770002"
+
+
+async def test_a_dispatcher_who_is_not_reached_is_told_by_his_next_channel(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.user("dora", "call:+15557770001", "text:+15557770001")
+        field.carrier.person("+15557770001", "busy", "ignore")
+        await field.ask()
+        (alert,) = await field.settled("alert_dispatcher", 1)
+        assert alert.state is State.SUCCEEDED
+        assert len(field.carrier.world.ledger.texts) == 1
+
+
+async def test_all_who_decline_leave_the_request_pending_and_the_alert_is_one(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.user("dora", "text:+15557770001")
+        for number, name in enumerate(("ada", "bob", "cleo")):
+            await field.technician(name, "decline", km=number + 1)
+        sent = await field.ask()
+        told = await field.becomes(sent["id"], "pending")
+        assert said(told) == [(name, "declined") for name in ("ada", "bob", "cleo")]
+        (alert,) = await field.settled("alert_dispatcher", 1)
+        assert "nobody takes it" in str(alert.args)
+
+
+async def test_a_candidate_is_looked_at_again_at_his_turn(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.technician("ada", "silent", km=1, skills=("gas",))
+        await field.technician("bob", "accept", km=2, skills=("gas",))
+        await field.technician("cleo", "accept", km=3, skills=("gas", "heat"))
+        sent = await field.ask(skills=["gas"])
+        await field.asks(sent["id"], "ada")
+        await field.change("bob", on_duty=False)
+        await field.change("cleo", skills=["heat"])
+        assert (await field.say(sent["id"], "decline", "ada")).status_code == 200
+        told = await field.becomes(sent["id"], "pending")
+        assert said(told) == [("ada", "declined"), ("bob", "unfit"), ("cleo", "unfit")]
+        assert [one["reason"] for one in told["asked"][1:]] == ["off duty", "lacks gas"]
+
+
+async def test_an_edit_of_the_offers_time_holds_for_the_next_offer(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}, text_from=LINE) as field:
+        for number, name in enumerate(("ada", "bob")):
+            await field.technician(name, "ignore", km=number + 1, channel="text")
+        sent = await field.ask(urgency="high")
+        first = await field.asks(sent["id"], "ada")
+        body = {"offer_timeout": "2h", "urgency": {"high": "3h"}}
+        reply = await field.rig.call(None, "PUT", "/field-service/settings", body)
+        assert reply.status_code == 200, reply.text
+        assert 3_000_000 < first["offer"]["left_ms"] <= 3_600_000
+        assert (await field.get(sent["id"]))["offer"]["left_ms"] <= 3_600_000
+        await field.say(sent["id"], "decline", "ada")
+        second = await field.asks(sent["id"], "bob")
+        assert 10_000_000 < second["offer"]["left_ms"] <= 10_800_000
+
+
+async def test_who_has_an_open_offer_is_asked_after_the_others(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.technician("ada", "silent", km=1)
+        await field.technician("bob", "silent", km=2)
+        first = await field.ask()
+        await field.asks(first["id"], "ada")
+        second = await field.ask()
+        told = await field.asks(second["id"], "bob")
+        assert told["left"] == ["ada"]
+        assert (await field.say(first["id"], "decline", "ada")).status_code == 200
+        assert (await field.say(second["id"], "decline", "bob")).status_code == 200
+        await field.asks(first["id"], "bob")
+        await field.asks(second["id"], "ada")
+
+
+async def test_who_has_an_open_offer_is_waited_for_when_all_are_busy(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.technician("ada", "silent")
+        first, second = await field.ask(), await field.ask()
+        await field.asks(first["id"], "ada")
+        told = await field.get(second["id"])
+        assert told["status"] == "dispatching"
+        assert told["offer"] is None
+        assert "technician:ada" in told["why"]
+        await field.say(first["id"], "decline", "ada")
+        await field.asks(second["id"], "ada")
+
+
+async def test_who_has_another_request_is_passed_over_and_not_waited_for(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.technician("ada", "silent")
+        first = await field.ask()
+        await field.asks(first["id"], "ada")
+        second = await field.ask()
+        await field.until(second["id"], lambda told: "technician:ada" in told["why"])
+        assert (await field.say(first["id"], "accept", "ada")).status_code == 200
+        told = await field.becomes(second["id"], "pending")
+        assert said(told) == [("ada", "passed_over")]
+        third = await field.ask()
+        told = await field.becomes(third["id"], "pending")
+        assert said(told) == [("ada", "passed_over")]
+
+
+async def test_the_lock_is_free_again_when_the_work_is_done(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "accept")
+        first = await field.ask()
+        await field.becomes(first["id"], "assigned")
+        assert (await field.move(first["id"], "complete")).json()["status"] == "completed"
+        assert (await field.move(first["id"], "complete")).json()["status"] == "completed"
+        second = await field.ask()
+        await field.becomes(second["id"], "assigned")
+        audit = await field.rig.ask(None, "/v1/audit")
+        assert audit["differences"] == []
+
+
+async def test_ties_go_to_whoever_is_idle_longest_and_completing_begins_idleness(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "accept", idle_since=100)
+        await field.technician("bob", "accept", idle_since=200)
+        first = await field.ask()
+        assert (await field.becomes(first["id"], "assigned"))["technician"] == "ada"
+        await field.move(first["id"], "complete")
+        await field.settled("offer_ended", 1)
+        second = await field.ask()
+        assert (await field.becomes(second["id"], "assigned"))["technician"] == "bob"
+
+
+async def test_a_call_waits_for_a_free_line_and_its_offer_then_stands_in_full(tmp_path: Path):
+    async with a_field(tmp_path, lines={LINE: 1}, offer_timeout="1h", line_wait="1h") as field:
+        await field.technician("ada", "silent", km=1, after_s=10_000)
+        await field.technician("bob", "accept", km=2)
+        first = await field.ask()
+        await field.asks(first["id"], "ada")
+        await field.carrier.until(lambda world: world.ledger.calls, "called")
+        second = await field.ask()
+        told = await field.asks(second["id"], "bob")
+        assert told["offer"]["left_ms"] > 3_600_000
+        assert len(field.carrier.world.ledger.calls) == 1
+        await field.say(first["id"], "decline", "ada")
+        told = await field.becomes(second["id"], "assigned")
+        peaks = field.carrier.world.ledger.peaks()
+        assert peaks[LINE] == 1
+
+
+async def test_the_same_key_is_one_request(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "accept")
+        first = await field.ask(key="form-1")
+        body = {"customer": {"name": "Bo Li", "phone": "+14155550100"}, "position": HERE}
+        again = await field.rig.call(
+            None, "POST", "/service-requests", {**body, "description": "no heat", "key": "form-1"}
+        )
+        assert (again.status_code, again.json()["id"]) == (200, first["id"])
+        other = await field.rig.call(
+            None, "POST", "/service-requests", {**body, "description": "other", "key": "form-1"}
+        )
+        assert other.status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [
+        ({"customer": {"name": "Bo", "phone": "555"}}, "customer.phone"),
+        ({"position": {"lat": 91, "lon": 0}}, "position.lat"),
+        ({"urgency": "soon"}, "urgency"),
+        ({"position": None}, "neither an address nor a position"),
+        ({"position": None, "address": "1 Main St"}, "geocoder_url"),
+        ({"skils": ["gas"]}, "skils"),
+    ],
+)
+async def test_a_form_that_is_wrong_is_refused_and_says_where(
+    tmp_path: Path, wrong: dict[str, Any], where: str
+):
+    async with a_field(tmp_path, work=False) as field:
+        body = {"customer": {"name": "Bo", "phone": "+14155550100"}, "position": HERE, **wrong}
+        reply = await field.rig.call(None, "POST", "/service-requests", body)
+        assert reply.status_code == 422
+        assert where in reply.text
+        assert await field.jobs("offer") == []
+
+
+async def test_requests_are_listed_by_status_newest_first(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "accept")
+        first = await field.ask()
+        await field.becomes(first["id"], "assigned")
+        second = await field.ask()
+        await field.becomes(second["id"], "pending")
+        ask = field.rig.ask
+        rows = (await ask(None, "/service-requests"))["rows"]
+        assert [one["id"] for one in rows] == [second["id"], first["id"]]
+        rows = (await ask(None, "/service-requests", status="assigned"))["rows"]
+        assert [one["id"] for one in rows] == [first["id"]]
+        rows = (await ask(None, "/service-requests", status="dispatching"))["rows"]
+        assert rows == []

@@ -20,6 +20,8 @@ from headway.systems.field_service.standing import Status, acceptor, ref_of, sta
 _TRIES = 5
 """How often a move is made anew, because the request moved on meanwhile."""
 LATER_MS = 600_000
+NOBODY = "-"
+"""A candidate whom no directory knows."""
 _HELD = frozenset({State.RUNNING, State.AWAITING})
 
 
@@ -83,7 +85,8 @@ class Dispatcher:
             if job.state is State.DEAD:
                 # A pending one lives for a moment: only what lives can be cancelled.
                 later = self.desk.timing.wall_at() + LATER_MS
-                await self._act(job, Verb.RETRY, "withdrawn", Edit(due_at=later))
+                alive = Edit(due_at=later, candidates=(NOBODY,))
+                await self._act(job, Verb.RETRY, "withdrawn", alive)
             await self._act(job, Verb.CANCEL, "withdrawn")
             job = await self.read(job.id)
             if job.state is State.AWAITING:

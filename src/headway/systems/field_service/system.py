@@ -11,7 +11,16 @@ from headway.server.service import Service
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.kinds.declare import declare
 from headway.systems.field_service.names import NAME
-from headway.systems.field_service.routes import answering, dispatcher, hooks, intake, requests
+from headway.systems.field_service.routes import (
+    answering,
+    dispatcher,
+    hooks,
+    intake,
+    requests,
+    settings,
+)
+from headway.systems.field_service.technicians import routes as technicians
+from headway.systems.field_service.users import routes as users
 
 
 class FieldService:
@@ -37,7 +46,10 @@ class FieldService:
             requests.ROUTES,
             answering.ROUTES,
             dispatcher.ROUTES,
+            settings.ROUTES,
             hooks.ROUTES,
+            technicians.ROUTES,
+            users.ROUTES,
         )
 
     def declare(self, app: App) -> None:

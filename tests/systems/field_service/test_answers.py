@@ -1,0 +1,227 @@
+"""Answers from outside: by key, message, API; in time, too late, twice, at the same instant."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from headway.core.state import State
+from headway.runtime.timing import REAL
+from tests.server.problems import problem
+from tests.systems.field_service.field_rig import LINE, FieldRig, a_field, phone_of
+
+
+def texts_to(field: FieldRig, name: str) -> list[str]:
+    ledger = field.carrier.world.ledger
+    return [
+        one.plan.text
+        for one in ledger.texts.values()
+        if one.plan.to == phone_of(name) and not one.inbound
+    ]
+
+
+async def write(field: FieldRig, name: str, words: str) -> str:
+    """Somebody writes to the line; what is replied."""
+    before = len(texts_to(field, name))
+    field.carrier.world.write(phone_of(name), LINE, words)
+    await field.carrier.until(lambda _: len(texts_to(field, name)) > before, "replied")
+    return texts_to(field, name)[-1]
+
+
+async def test_a_message_is_answered_by_one_or_two_and_told_what_came_of_it(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "ignore", km=1, channel="text")
+        await field.technician("bob", "ignore", km=2, channel="text")
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        await field.carrier.until(lambda _: texts_to(field, "ada"), "asked")
+        assert "Reply 1 to accept" in texts_to(field, "ada")[0]
+        assert await write(field, "ada", "what?") == "Reply 1 to accept, 2 to decline."
+        assert "next one is asked" in await write(field, "ada", " No. ")
+        await field.asks(sent["id"], "bob")
+        assert "no open offer" in await write(field, "ada", "1")
+        assert "Bo Li" in await write(field, "bob", "YES")
+        assert "Bo Li" in await write(field, "bob", "1")
+        told = await field.becomes(sent["id"], "assigned")
+        assert told["technician"] == "bob"
+        assert "not known" in await write(field, "strange", "1")
+
+
+async def test_whoever_answers_a_message_in_the_world_has_the_request(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "decline", km=1, channel="text")
+        await field.technician("bob", "accept", km=2, channel="text")
+        sent = await field.ask()
+        told = await field.becomes(sent["id"], "assigned")
+        assert [one["said"] for one in told["asked"]] == ["declined", "accepted"]
+
+
+async def test_of_two_acceptances_in_the_same_instant_one_wins_and_the_other_is_told(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        for _ in range(10):
+            sent = await field.ask()
+            await field.asks(sent["id"], "ada")
+            replies = await asyncio.gather(
+                field.say(sent["id"], "decline", "ada"),
+                field.say(sent["id"], "accept", "ada", event="twice"),
+                field.say(sent["id"], "accept", "ada"),
+            )
+            told = await field.until(
+                sent["id"],
+                lambda told: told["technician"] or (told["offer"] or {}).get("technician") == "bob",
+            )
+            codes = [one.status_code for one in replies]
+            if told["technician"] == "ada":
+                assert codes == [409, 200, 200]
+            else:
+                assert codes == [200, 409, 409]
+            await field.withdraw(sent["id"])
+
+
+async def test_two_candidates_accept_in_the_same_instant_and_exactly_one_has_it(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="60ms", lines={}) as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        winners: list[str] = []
+        for number in range(12):
+            sent = await field.ask()
+            await field.asks(sent["id"], "ada")
+            # The two answers meet the end of the first offer.
+            await REAL.pause(0.035 + number * 0.004)
+            replies: list[Any] = []
+
+            async def insist(name: str, request: str = sent["id"], into: Any = replies) -> None:
+                for _ in range(6):
+                    into.append((name, await field.say(request, "accept", name)))
+
+            await asyncio.gather(insist("ada"), insist("bob"))
+            told = await field.get(sent["id"])
+            won = {name for name, reply in replies if reply.status_code == 200}
+            assert len(won) <= 1
+            assert {reply.status_code for _, reply in replies} <= {200, 409}
+            if won:
+                assert told["technician"] in won
+                winners += won
+                await field.move(sent["id"], "complete")
+            else:
+                await field.becomes(sent["id"], "pending")
+        assert winners
+
+
+async def test_an_acceptance_after_the_offer_is_told_so_even_if_nobody_has_it(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="100ms", lines={}) as field:
+        await field.technician("ada", km=1)
+        sent = await field.ask()
+        await field.becomes(sent["id"], "pending")
+        reply = await field.say(sent["id"], "accept", "ada")
+        problem(reply, 409, "invalid_state")
+        assert "the offer is over" in reply.text
+        assert any("late: ada accepts" in one.what for one in (await field.job(sent["id"])).trail)
+
+
+async def test_only_whoever_is_asked_can_answer(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        problem(await field.say(sent["id"], "accept", "bob"), 409, "invalid_state")
+        problem(await field.say(sent["id"], "accept", "nobody"), 404, "unknown_record")
+        problem(await field.say("x", "accept", "ada"), 404, "unknown_record")
+        assert (await field.get(sent["id"]))["offer"]["technician"] == "ada"
+
+
+async def test_an_answer_that_is_told_again_is_replied_to_as_the_first_time(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        for _ in range(2):
+            assert (await field.say(sent["id"], "decline", "ada")).status_code == 200
+        await field.asks(sent["id"], "bob")
+        for _ in range(2):
+            assert (await field.say(sent["id"], "accept", "bob")).status_code == 200
+        problem(await field.say(sent["id"], "decline", "bob"), 409, "invalid_state")
+        assert (await field.get(sent["id"]))["technician"] == "bob"
+
+
+async def test_those_whose_offers_ran_out_are_told_that_it_is_taken(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="300ms", line_wait="5s") as field:
+        await field.technician("ada", "silent", km=1)
+        await field.technician("bob", "decline", km=2)
+        await field.technician("cleo", "accept", km=3)
+        sent = await field.ask()
+        await field.becomes(sent["id"], "assigned")
+        await field.carrier.until(lambda _: texts_to(field, "ada"), "told")
+        assert texts_to(field, "ada") == ["The job at 52.52000, 13.40500 is taken."]
+        await field.settled("offer_taken", 1)
+        assert texts_to(field, "bob") == texts_to(field, "cleo") == []
+
+
+async def test_a_ringing_phone_is_hung_up_when_its_offer_is_over(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="300ms", line_wait="5s", ring="5m") as field:
+        # A minute of this world takes a second.
+        field.carrier.world.pace.speed = 60
+        await field.technician("ada", "ignore", km=1)
+        sent = await field.ask()
+        await field.becomes(sent["id"], "pending")
+        (ring,) = await field.settled("ring", 1)
+        assert ring.reason in {"canceled", "no-answer"}
+        (call,) = field.carrier.world.ledger.calls.values()
+        assert call.status.ended
+
+
+async def test_a_wrong_key_is_asked_again_and_answers_nothing(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="400ms", line_wait="5s") as field:
+        await field.technician("ada", "wrong", km=1)
+        sent = await field.ask()
+        told = await field.becomes(sent["id"], "pending")
+        assert [one["said"] for one in told["asked"]] == ["timeout"]
+
+
+async def test_a_webhook_that_is_not_signed_changes_nothing(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.technician("ada", "silent")
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        ref = f"{sent['id']}:1"
+        for path in ("status", "answer", "texts"):
+            reply = await field.rig.http.post(
+                f"/field-service/hooks/twilio/{path}?ref={ref}",
+                data={"Digits": "1", "CallSid": "CA1", "CallStatus": "completed"},
+                headers={"X-Twilio-Signature": "forged"},
+            )
+            problem(reply, 401, "unauthenticated")
+            assert (await field.rig.http.post(f"/field-service/hooks/x/{path}")).status_code == 404
+        assert (await field.get(sent["id"]))["offer"]["technician"] == "ada"
+
+
+async def test_an_unsure_call_is_never_placed_twice_and_the_timer_decides(tmp_path: Path):
+    async with a_field(
+        tmp_path, offer_timeout="500ms", line_wait="5s", carrier={"post_lost": 1.0, "silent": 1.0}
+    ) as field:
+        await field.technician("ada", "cut", km=1)
+        sent = await field.ask()
+        told = await field.becomes(sent["id"], "pending")
+        assert [(one["said"], one["reason"]) for one in told["asked"]] == [("timeout", "")]
+        assert len(field.carrier.world.ledger.calls) == 1
+        assert field.carrier.world.ledger.twice() == []
+
+
+async def test_webhooks_that_come_twice_late_and_out_of_order_change_nothing(tmp_path: Path):
+    world = {"post_twice": 0.7, "post_disordered": 0.5, "post_late": 0.3}
+    async with a_field(tmp_path, carrier=world) as field:
+        await field.technician("ada", "decline", km=1)
+        await field.technician("bob", "busy", km=2)
+        await field.technician("cleo", "accept", km=3)
+        sent = await field.ask()
+        told = await field.becomes(sent["id"], "assigned")
+        assert [one["said"] for one in told["asked"]] == ["declined", "declined", "accepted"]
+        rings = await field.settled("ring", 3)
+        assert {one.state for one in rings} == {State.SUCCEEDED}

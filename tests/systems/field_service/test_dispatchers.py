@@ -1,0 +1,139 @@
+"""A dispatcher's moves from outside: assign, redispatch, withdraw, complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway.core.state import State
+from tests.server.problems import problem
+from tests.systems.field_service.field_rig import a_field, phone_of
+
+
+async def test_assigning_ends_what_is_open_and_holds_the_lock_without_asking(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.user("dora", "text:+15557770001")
+        await field.technician("ada", "ignore", km=1, channel="text")
+        await field.technician("bob", "ignore", km=200, on_duty=False)
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        reply = await field.move(sent["id"], "assign", technician="bob", by="Dora")
+        assert reply.status_code == 200, reply.text
+        told = await field.becomes(sent["id"], "assigned")
+        assert told["technician"] == "bob"
+        problem(await field.say(sent["id"], "accept", "ada"), 409, "invalid_state")
+        other = await field.ask()
+        problem(await field.move(other["id"], "assign", technician="bob"), 409, "invalid_state")
+        await field.settled("offer_ended", 1)
+        assert await field.jobs("alert_dispatcher") == []
+        await field.carrier.until(
+            lambda world: [
+                one
+                for one in world.ledger.texts.values()
+                if one.plan.to == phone_of("bob") and "You are assigned" in one.plan.text
+            ],
+            "told",
+        )
+
+
+async def test_a_pending_request_can_be_assigned_and_a_busy_technician_waited_for(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "accept", km=1)
+        first = await field.ask()
+        await field.becomes(first["id"], "assigned")
+        second = await field.ask()
+        await field.becomes(second["id"], "pending")
+        problem(
+            await field.move(second["id"], "assign", technician="nobody"), 404, "unknown_record"
+        )
+        problem(await field.move(second["id"], "assign", technician="ada"), 409, "invalid_state")
+        reply = await field.move(second["id"], "assign", technician="ada", wait=True)
+        assert reply.json()["status"] == "dispatching"
+        await field.until(second["id"], lambda told: "technician:ada" in told["why"])
+        await field.move(first["id"], "complete")
+        told = await field.becomes(second["id"], "assigned")
+        assert told["technician"] == "ada"
+
+
+async def test_an_assigned_request_can_be_given_to_another(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "accept", km=1)
+        await field.technician("bob", "ignore", km=99)
+        sent = await field.ask()
+        await field.becomes(sent["id"], "assigned")
+        assert (await field.move(sent["id"], "assign", technician="bob")).status_code == 200
+        told = await field.until(sent["id"], lambda told: told["technician"] == "bob")
+        assert told["status"] == "assigned"
+        again = await field.ask()
+        assert (await field.becomes(again["id"], "assigned"))["technician"] == "ada"
+
+
+async def test_a_pending_request_is_dispatched_again_to_those_near_now(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.user("dora", "text:+15557770001")
+        sent = await field.ask()
+        assert sent["status"] == "pending"
+        assert (await field.move(sent["id"], "redispatch")).json()["status"] == "pending"
+        await field.settled("alert_dispatcher", 2)
+        await field.technician("ada", "accept")
+        assert (await field.move(sent["id"], "redispatch")).json()["status"] == "dispatching"
+        told = await field.becomes(sent["id"], "assigned")
+        assert told["dispatched"] == 3
+        problem(await field.move(sent["id"], "redispatch"), 409, "invalid_state")
+
+
+async def test_a_withdrawn_request_hangs_up_and_tells_whoever_answers_late(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", ring="5m") as field:
+        field.carrier.world.pace.speed = 60
+        await field.technician("ada", "ignore", km=1)
+        await field.technician("bob", "accept", km=2)
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        await field.carrier.until(lambda world: world.ledger.calls, "called")
+        assert (await field.withdraw(sent["id"]))["status"] == "cancelled"
+        reply = await field.say(sent["id"], "accept", "ada")
+        problem(reply, 409, "invalid_state")
+        assert "withdrawn" in reply.text
+        (ring,) = await field.settled("ring", 1)
+        assert ring.reason == "canceled"
+        assert (await field.withdraw(sent["id"]))["status"] == "cancelled"
+        told = await field.get(sent["id"])
+        assert told["status"] == "cancelled"
+        assert len(field.carrier.world.ledger.calls) == 1
+
+
+async def test_a_withdrawn_request_frees_its_technician_and_tells_him(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "accept", "ignore")
+        sent = await field.ask()
+        await field.becomes(sent["id"], "assigned")
+        await field.withdraw(sent["id"])
+        await field.carrier.until(
+            lambda world: [
+                one for one in world.ledger.texts.values() if "withdrawn" in one.plan.text
+            ],
+            "told",
+        )
+        other = await field.ask()
+        await field.asks(other["id"], "ada")
+
+
+async def test_every_state_can_be_withdrawn_but_a_completed_one(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        pending = await field.ask()
+        assert (await field.withdraw(pending["id"]))["status"] == "cancelled"
+        await field.technician("ada")
+        open_one, waiting = await field.ask(), await field.ask()
+        await field.asks(open_one["id"], "ada")
+        assert (await field.withdraw(waiting["id"]))["status"] == "cancelled"
+        assert (await field.withdraw(open_one["id"]))["status"] == "cancelled"
+        done = await field.ask()
+        await field.asks(done["id"], "ada")
+        await field.say(done["id"], "accept", "ada")
+        await field.move(done["id"], "complete")
+        reply = await field.rig.call(None, "DELETE", f"/service-requests/{done['id']}")
+        problem(reply, 409, "invalid_state")
+        assert {one.state for one in await field.jobs("offer")} == {
+            State.CANCELLED,
+            State.SUCCEEDED,
+        }
+        problem(await field.move(open_one["id"], "complete"), 409, "invalid_state")
