@@ -17,6 +17,7 @@ from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.outcomes import Died, SettleRequest
 from headway.runtime.timing import Timing
+from headway.server.alerting import engine_book, start_alerts
 from headway.server.alerts.alert import AGAIN_MS, Alert, Severity
 from headway.server.alerts.alerts import Alerts, check_names
 from headway.server.alerts.apprise_sink import MOST_WAITING, AppriseSink
@@ -27,7 +28,6 @@ from headway.server.alerts.rule_book import Book, RuleBook
 from headway.server.alerts.rules.horizon import Horizon
 from headway.server.alerts.rules.no_worker import NoWorker
 from headway.server.alerts.settings import AlertSettings, read_alert_settings
-from headway.server.alerts.start import engine_book, start_alerts
 from headway.server.alerts.throttle import CALM_MS, Throttle
 from headway.server.alerts.watch import Watch
 from headway.server.options import ServerOptions

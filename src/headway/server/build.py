@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from headway.core.errors import InvariantBroken
 from headway.server.access.doorkeeper import Doorkeeper
 from headway.server.access.policy import policy_of
-from headway.server.alerts.start import start_alerts
+from headway.server.alerting import start_alerts
 from headway.server.api_description import DESCRIPTION, describe
 from headway.server.chores import start_chores
 from headway.server.guards.access_log import AccessLog
