@@ -86,9 +86,11 @@ async def hearing(carrier: CarrierRig) -> AsyncGenerator[Hearing]:
     made.url = listener.url
     running = asyncio.create_task(listener.run())
     await listener.answers()
-    yield made
-    listener.stop()
-    await running
+    try:
+        yield made
+    finally:
+        listener.stop()
+        await running
 
 
 async def test_a_call_goes_through_all_its_statuses_and_each_is_told_signed() -> None:

@@ -512,10 +512,12 @@ async def serving(**settings: Any) -> AsyncGenerator[tuple[Simulated, Server]]:
     server.url = f"{listener.url}/hook"
     running = asyncio.create_task(listener.run())
     await listener.answers()
-    yield provider, server
-    await provider.close()
-    listener.stop()
-    await running
+    try:
+        yield provider, server
+    finally:
+        await provider.close()
+        listener.stop()
+        await running
 
 
 async def test_webhooks_are_signed_and_read_back() -> None:
