@@ -18,7 +18,7 @@ from headway.core.errors import Forbidden
 from headway.server.replies.problem import problem_of
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-OUTSIDE = ("/hooks/", "/healthz", "/readyz")
+OUTSIDE = ("/hooks/", "/calls/hooks/", "/field-service/hooks/", "/healthz", "/readyz")
 """What is there for the outside world, whatever name it uses."""
 
 
