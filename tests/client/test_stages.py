@@ -1,0 +1,96 @@
+"""Stages and offers over HTTP: what a server is told of them, and what only a store is."""
+
+from __future__ import annotations
+
+import pytest
+
+import headway as hw
+from headway.contract.operate import ActRequest, Edit, Verb
+from headway.contract.outcomes import Failed, SettleRequest
+from headway.contract.signals import Decided, Signal
+from headway.core.state import State
+from tests.client.waiting import at_work, final
+from tests.server.rig import serving
+
+LINE = hw.Slots("line", 1)
+
+
+async def test_next_stage_takes_the_gates_that_its_handler_chose() -> None:
+    app, seen = hw.App("memory://"), list[str]()
+
+    @app.job(stages={"check": [], "dial": []})
+    async def call(phone: str) -> object:
+        await app.declare_gates(hw.Pool("numbers", {"+1": 1}), hw.Slots("phone:{phone}", 1))
+        return hw.Next("dial", gates=[hw.Pool("numbers", {}), hw.Slots("phone:{phone}", 1)])
+
+    @call.stage("dial")
+    async def dial(job: hw.Job) -> None:
+        seen.append(job.permits["numbers"])
+
+    async with serving(tokens=False) as rig, at_work(rig.url, app) as client:
+        sent = await client.send_async(call, phone="7")
+        assert await final(rig, sent.id) is State.SUCCEEDED
+        view = await client.job_async(sent.id)
+        assert view is not None
+        assert {use.name for use in view.gates} == {"numbers", "phone:7"}
+    assert seen == ["+1"]
+
+
+async def test_retry_at_another_stage_fails_the_run_and_says_why() -> None:
+    app = hw.App("memory://")
+
+    @app.job(stages={"check": []}, retry=hw.Backoff(attempts=1))
+    async def call() -> None:
+        raise hw.Retry("busy", stage="check")
+
+    async with serving(tokens=False) as rig, at_work(rig.url, app) as client:
+        sent = await client.send_async(call)
+        assert await final(rig, sent.id) is State.DEAD
+        view = await client.job_async(sent.id)
+        assert view is not None
+        assert "a server is not told at which stage" in view.error
+
+
+async def test_what_only_a_store_is_told_is_refused_before_anything_is_sent() -> None:
+    async with serving(tokens=False) as rig:
+        client = hw.Client(rig.url)
+        store = client.remote
+        failed = Failed("01a1", 1, stage="check")
+        again = Signal(key="sid", event="e", decided=Decided.RETRY, stage="check")
+        edits = Edit(stage="check"), Edit(gates=()), Edit(candidates=("ada",))
+        try:
+            with pytest.raises(hw.InvalidValue, match="not told at which stage"):
+                await store.settle(SettleRequest(worker="w", outcomes=(failed,)))
+            with pytest.raises(hw.InvalidValue, match="not told at which stage"):
+                await store.signal(again)
+            for edit in edits:
+                move = ActRequest(request="r", ids=("a",), verb=Verb.EDIT, edit=edit, author="ann")
+                with pytest.raises(hw.InvalidValue, match="stage, gates or candidates"):
+                    await store.act(move)
+        finally:
+            await client.close_async()
+
+
+async def test_kind_whose_offers_go_on_is_sent_over_http_with_what_follows() -> None:
+    app = hw.App("memory://")
+
+    @app.job(lane="news")
+    async def taken(job: str, state: str, candidate: str, run: int) -> None: ...
+
+    @app.job(cascade=True, on_accepted=taken)
+    async def offer(job: hw.Job) -> None:
+        await job.offer()
+
+    async with serving(tokens=False) as rig:
+        client = hw.Client(rig.url)
+        try:
+            sent = await client.send_async(offer, candidates=["ada"])
+            view = await client.job_async(sent.id)
+        finally:
+            await client.close_async()
+        assert view is not None
+        assert view.policy == offer.policy
+        said = {"kind": "offer", "on_accepted": {"kind": "taken"}}
+        reply = await rig.call(None, "POST", "/v1/jobs", said)
+        assert reply.status_code == 422
+        assert "on_accepted is of a cascade" in reply.text
