@@ -112,6 +112,9 @@ class Reporter:
             message = f"the webhook answered {status}"
             raise Retry(message)
 
+    async def open(self) -> None:
+        """Nothing: each report connects by itself."""
+
     async def close(self) -> None:
         """Ends all connections."""
         await self._pool.aclose()

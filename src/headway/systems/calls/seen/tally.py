@@ -97,6 +97,9 @@ class Tally:
             return
         self._flushing = loop.create_task(self._flush_soon(), name="tally of calls")
 
+    async def open(self) -> None:
+        """Nothing: the directory is opened by those who share it."""
+
     async def flush(self) -> None:
         """Writes what is pending.
 
