@@ -91,9 +91,9 @@ async def carrying(*, timing: Timing = REAL, **settings: Any) -> AsyncGenerator[
         async with httpx.AsyncClient(base_url=listener.url, timeout=LIMIT_S) as http:
             yield CarrierRig(url=listener.url, carrier=carrier, http=http)
     finally:
-        await carrier.close()
         listener.stop(now=True)
         await running
+        await carrier.close()
 
 
 def _sure(settings: Iterable[str]) -> dict[str, object]:

@@ -30,10 +30,11 @@ class Tasks:
             await asyncio.wait(self._running)
 
     async def close(self) -> None:
-        """Ends all of them."""
-        for one in self._running:
-            one.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        """Ends all of them, and what they may begin meanwhile."""
+        while self._running:
+            for one in self._running:
+                one.cancel()
+            await asyncio.wait(self._running)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
