@@ -10,7 +10,7 @@ from pydantic import Field
 
 from headway.contract.views import JobQuery, JobsQuery, JobView
 from headway.core.check import is_job_id
-from headway.core.errors import InvalidState, InvalidValue, UnknownRecord
+from headway.core.errors import InvalidState, InvalidValue, StoreError, UnknownRecord
 from headway.core.state import State
 from headway.runtime.records import record
 from headway.server.access.caller import Caller
@@ -27,7 +27,7 @@ from headway.server.routes.router import TheService, router
 from headway.server.service import Service
 from headway.systems.calls.bodies import LeadBody, OneOrManyLeads, Phone
 from headway.systems.calls.calling_off import call_off
-from headway.systems.calls.desk import LEAD, TheDesk
+from headway.systems.calls.desk import LEAD, Desk, TheDesk
 from headway.systems.calls.intake import Taken, take_leads
 from headway.systems.calls.lead import Lead, LeadStatus, lead_of, outcome_of, status_of
 from headway.systems.calls.outcome import Outcome
@@ -115,10 +115,24 @@ async def take(
         (taken,) = await take_leads(service, caller, desk, [body])
         said = _told(taken)
         if not taken.created:
-            view = await service.store.read(JobQuery(id=taken.id))
+            view = await _standing(service, desk, taken.id)
             said |= {} if view is None else {"status": status_of(view), "due_at": view.due_at}
         return plain(said, 201 if taken.created else 200)
     return plain({"leads": [_told(one) for one in await take_leads(service, caller, desk, body)]})
+
+
+async def _standing(service: Service, desk: Desk, lead: str) -> JobView | None:
+    """Where a lead stands; None where only your own table can tell that there is one.
+
+    Raises:
+        StoreError: the store is away, and is the truth.
+    """
+    try:
+        return await service.store.read(JobQuery(id=lead))
+    except StoreError:
+        if desk.table is None:
+            raise
+        return None
 
 
 @ROUTES.get(

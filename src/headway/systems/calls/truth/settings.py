@@ -158,7 +158,7 @@ def read_migration(written: Mapping[str, object]) -> MigrationSettings:
         chosen=Chosen(mode=mode, percent=check_percent(percent), resellers=named),
         every=every,
         batch=_count("calls.migration.batch", written.get("batch", base.batch)),
-        talk_ms=parse_duration(written.get("talk", base.talk_ms)),
+        talk_ms=parse_duration(written.get("talk", "1m")),
     )
 
 
