@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from twilio.request_validator import RequestValidator
 
 import headway as hw
+from headway.contract.definitions import DefineRequest, OpenGate
 from headway.contract.store import Store
 from headway.contract.tokens import Role
 from headway.contract.views import AuditQuery, JobQuery, JobView
@@ -22,6 +24,7 @@ from headway.systems.calls.system import CallsSystem
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
 from headway.systems.telephony.settings import read_exchange
+from headway.testing.clock import START_AT
 from tests.server.rig import Rig, serving
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 
@@ -29,6 +32,21 @@ LIMIT_S = 30
 """How long a test waits for what must come before it fails."""
 NUMBER, OTHER = "+15550001001", "+15550001002"
 PHONE = "+14155550100"
+
+
+class LiveClock:
+    """A clock that begins at 2026-01-01T00:00Z, goes on as real time does, and can jump.
+
+    Attributes:
+        ahead: by how much it was moved on, in ms.
+    """
+
+    def __init__(self) -> None:
+        self.ahead = 0
+        self._begun = REAL.monotonic()
+
+    def __call__(self) -> int:
+        return START_AT + int((REAL.monotonic() - self._begun) * 1000) + self.ahead
 
 
 @dataclass(kw_only=True)
@@ -144,6 +162,32 @@ class Calls:
         found = await self.store.read(AuditQuery())
         assert not found.differences, found
 
+    async def jump(self, clock: LiveClock, ms: int) -> None:
+        """Moves the store's time on, and lets all look at it."""
+        clock.ahead += ms
+        await self.store.sweep(1_000)
+        await self.store.define(DefineRequest(items=(OpenGate(name="all"),), author="the rig"))
+
+    async def webhook(
+        self, run: str, call_id: str, status: str, *, n: int = 0, **more: str
+    ) -> httpx.Response:
+        """Posts a status webhook, signed as Twilio signs.
+
+        Args:
+            run: the reference in its URL.
+            call_id: of the call.
+            status: in Twilio's words.
+            n: its place in the sequence.
+            more: further fields.
+        """
+        url = f"{self.rig.url}/calls/hooks/twilio?ref={run}"
+        account = self.carrier.account_sid
+        form = {"CallSid": call_id, "AccountSid": account, "CallStatus": status}
+        form |= {"SequenceNumber": str(n), "From": NUMBER, "To": PHONE, **more}
+        signature = RequestValidator(self.carrier.auth_token).compute_signature(url, form)
+        headers = {"X-Twilio-Signature": signature}
+        return await self.rig.http.post(url, data=form, headers=headers)
+
     def calls_to(self, phone: str = PHONE) -> list[Any]:
         """The calls that the carrier has placed to a phone."""
         calls = self.carrier.world.ledger.calls.values()
@@ -191,8 +235,7 @@ async def calling(
         directory = Directory(f"sqlite:///{folder}/directory.db")
         parts = Parts(directory=directory, exchange=exchange, timing=timing)
         system = make({"jitter": "0s", **(settings or {})}, parts)
-        given = isinstance(store, str)
-        app = hw.App(store) if given else hw.App(store=store)
+        app = hw.App(store) if isinstance(store, str) else hw.App(store=store)
         system.declare(app)
         stack.push_async_callback(app.close_async)
         stack.push_async_callback(parts.close)

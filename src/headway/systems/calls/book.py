@@ -122,6 +122,21 @@ class Book:
             await session.execute(update(RevisionRecord).values(revision=RevisionRecord.revision))
             yield await self._whole(session)
 
+    async def newest(self) -> Page:
+        """The book as it is now; whoever changes it just then is waited for.
+
+        What a change means for the store is told to it before the change is committed, so that
+        who comes from there may know more than the book says.
+
+        Raises:
+            StoreUnavailable: the directory cannot be reached.
+        """
+        begun = self._timing.monotonic()
+        async with self.still() as page:
+            pass
+        self._keep(page, begun)
+        return page
+
     def _fresh(self) -> Page | None:
         age = self._timing.monotonic() - self._read_at
         return self._page if self._page is not None and age <= FRESH_S else None

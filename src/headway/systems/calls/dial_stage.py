@@ -60,6 +60,9 @@ async def place_call(desk: Desk, job: Job, args: LeadArgs) -> Next | Snooze | No
     try:
         page = await desk.book.read()
         template = page.template(args.template)
+        if member not in page.numbers or pool_of(page, template, job.tenant) != pool:
+            page = await desk.book.newest()
+            template = page.template(args.template)
         if pool_of(page, template, job.tenant) != pool:
             return Next(CHECK)
         number = _usable(desk, page, pool, member)

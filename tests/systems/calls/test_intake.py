@@ -1,0 +1,167 @@
+"""Taking leads in: once for each key, checked by their templates, within what a token is for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headway.contract.tokens import Role
+from tests.systems.calls.calls_rig import PHONE, Calls, calling
+
+LATER = "2027-06-01T10:00:00Z"
+LATER_AT = 1_811_844_000_000
+
+
+@pytest.fixture
+async def calls(tmp_path: Path) -> AsyncIterator[Calls]:
+    async with calling(tmp_path, work=False) as found:
+        yield found
+
+
+def lead(**more: object) -> dict[str, object]:
+    return {"phone": PHONE, "tz": "Europe/Berlin", "reseller": "acme", **more}
+
+
+async def test_a_key_makes_one_lead_however_often_it_is_sent(calls: Calls) -> None:
+    first = await calls.call("POST", "/leads", lead(key="order-17"))
+    again = await calls.call("POST", "/leads", lead(key="order-17"))
+    other = await calls.call("POST", "/leads", lead(key="order-17", payload={"n": 1}))
+    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
+    assert first.json()["created"]
+    assert not again.json()["created"]
+    assert first.json()["id"] == again.json()["id"]
+    assert other.json()["code"] == "key_conflict"
+    assert first.json()["status"] == "BACKLOG"
+
+
+async def test_other_words_for_reseller_and_key_are_understood(calls: Calls) -> None:
+    body = {"phone": PHONE, "tz": "UTC", "reseller_id": "acme", "request_id": "r1"}
+    first = await calls.call("POST", "/leads", body)
+    again = await calls.call("POST", "/leads", lead(tz="UTC", key="r1"))
+    told = await calls.told(first.json()["id"])
+    assert again.json()["id"] == told["id"]
+    assert (told["reseller"], told["key"]) == ("acme", "r1")
+
+
+async def test_a_list_is_answered_in_its_order(calls: Calls) -> None:
+    phones = [f"+1415555{n:04}" for n in range(1, 31)]
+    reply = await calls.call("POST", "/leads", [lead(phone=one) for one in phones])
+    assert reply.status_code == 200
+    ids = [one["id"] for one in reply.json()["leads"]]
+    assert [(await calls.told(one))["phone"] for one in ids] == phones
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"phone": "4155550100"}, "phone"),
+        ({"tz": "Europe/Berln"}, "Europe/Berlin"),
+        ({"template": "nowhere"}, "there is no template 'nowhere'"),
+        ({"reseller": None}, "names no reseller"),
+        ({"fone": PHONE}, "no such field"),
+        ({"reporting_webhook_url": "https://example.org/x"}, "signs no reports"),
+    ],
+)
+async def test_what_is_no_lead_is_refused_and_said(
+    calls: Calls, wrong: dict[str, object], words: str
+) -> None:
+    reply = await calls.call("POST", "/leads", lead(**wrong))
+    assert reply.status_code == 422
+    assert words in reply.text
+    assert (await calls.ask("/leads"))["rows"] == []
+
+
+async def test_a_payload_is_held_against_the_templates_schema(calls: Calls) -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    await calls.template("greeting", payload_schema=schema)
+    good = await calls.call("POST", "/leads", lead(template="greeting", payload={"name": "Ada"}))
+    bad = await calls.call("POST", "/leads", lead(template="greeting", payload={"name": 7}))
+    none = await calls.call("POST", "/leads", lead(template="greeting"))
+    assert (good.status_code, bad.status_code, none.status_code) == (201, 422, 422)
+    assert "payload.name" in bad.json()["detail"]
+    many = await calls.call("POST", "/leads", [lead(), lead(template="greeting", payload={})])
+    assert many.json()["lead"] == 1
+    assert len((await calls.ask("/leads"))["rows"]) == 1
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "nothing"}, {"$ref": "https://example.org/schema.json"}]
+)
+async def test_an_unusable_schema_is_refused_with_the_template(
+    calls: Calls, schema: dict[str, str]
+) -> None:
+    reply = await calls.call("PUT", "/templates/greeting", {"payload_schema": schema})
+    assert reply.status_code == 422
+
+
+async def test_a_lead_is_due_at_its_moment_or_a_little_later_and_never_before(
+    tmp_path: Path,
+) -> None:
+    async with calling(tmp_path, work=False, settings={"jitter": "200ms"}) as calls:
+        leads = [lead(phone=f"+1415555{n:04}", next_attempt_at=LATER) for n in range(200)]
+        reply = await calls.call("POST", "/leads", leads)
+        spread = [one["due_at"] - LATER_AT for one in reply.json()["leads"]]
+        assert min(spread) >= 0
+        assert max(spread) <= 200
+        assert len(set(spread)) > 50
+
+
+async def test_a_lead_without_a_moment_is_due_after_its_templates_offset(calls: Calls) -> None:
+    await calls.template("slow", initial_offset="2h")
+    now = await calls.rig.service.now()
+    told = await calls.told(await calls.lead(template="slow"))
+    assert 7_200_000 <= told["due_at"] - now < 7_260_000
+    assert told["why"].startswith("scheduled")
+
+
+async def test_a_token_reaches_the_leads_of_its_resellers_alone(calls: Calls) -> None:
+    mine = await calls.lead()
+    others = await calls.lead(reseller="globex")
+    token = await calls.rig.token(Role.OPERATOR, tenants=["acme"])
+    assert (await calls.call("GET", f"/leads/{mine}", who=token)).status_code == 200
+    for method, path in (
+        ("GET", f"/leads/{others}"),
+        ("DELETE", f"/leads/{others}"),
+        ("POST", f"/leads/{others}/dispatch-now"),
+    ):
+        assert (await calls.call(method, path, who=token)).status_code == 404
+    listed = await calls.rig.ask(token, "/leads")
+    assert [one["id"] for one in listed["rows"]] == [mine]
+    refused = await calls.call("POST", "/leads", lead(reseller="globex"), who=token)
+    assert refused.status_code == 403
+    own = await calls.call("POST", "/leads", {"phone": PHONE, "tz": "UTC"}, who=token)
+    assert (await calls.told(own.json()["id"]))["reseller"] == "acme"
+    for path in ("/numbers", "/templates"):
+        assert (await calls.call("GET", path, who=token)).status_code == 403
+    body = {"number": "+15550001", "provider": "twilio", "maximum_channels": 1}
+    assert (await calls.call("POST", "/numbers", body, who=token)).status_code == 403
+
+
+async def test_a_lead_that_waits_is_called_off_at_once(calls: Calls) -> None:
+    waits = await calls.lead(next_attempt_at=LATER)
+    reply = await calls.call("DELETE", f"/leads/{waits}")
+    assert reply.json() == {"id": waits, "status": "FINISHED", "outcome": "ABORT"}
+    assert (await calls.told(waits))["outcome"] == "ABORT"
+    assert (await calls.call("DELETE", f"/leads/{waits}")).status_code == 409
+    assert (await calls.call("DELETE", "/leads/nothing")).status_code == 404
+
+
+async def test_leads_are_listed_by_status_reseller_phone_and_outcome(calls: Calls) -> None:
+    ada = await calls.lead(next_attempt_at=LATER)
+    bob = await calls.lead("+14155550111", reseller="globex")
+    await calls.call("DELETE", f"/leads/{ada}")
+
+    async def listed(**asked: str) -> list[str]:
+        return [one["id"] for one in (await calls.ask("/leads", **asked))["rows"]]
+
+    assert await listed() == [ada, bob]
+    assert await listed(newest="true") == [bob, ada]
+    assert await listed(status="BACKLOG") == [bob]
+    assert await listed(outcome="ABORT") == [ada]
+    assert await listed(reseller="globex") == [bob]
+    assert await listed(reseller="globex", phone="+14155550111") == [bob]
+    assert await listed(reseller="acme", phone="+14155550111") == []
+    alone = await calls.call("GET", "/leads?phone=%2B14155550111")
+    assert alone.status_code == 422
