@@ -41,6 +41,7 @@ from headway.stores.ledger.rounds import BEGAN
 from headway.stores.ledger.tokenchanges import check_token, check_uses
 from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.ledger.verbs.settle import check_outcomes
+from headway.stores.redis.kept_signals import to_script
 from headway.stores.redis.values import (
     named,
     packed_gates,
@@ -301,6 +302,8 @@ def put_in_request(parcel: Parcel) -> Request:
     rows: list[Request] = _decode(parcel.rows)
     if parcel.part == "entries":
         rows = [{**row, "spec": _entry(row["spec"])} for row in rows]
+    if parcel.part == "events":
+        rows = [{**row, "payload": to_script(row["payload"])} for row in rows]
     return {"part": parcel.part, "rows": [plain(row) for row in rows]}
 
 

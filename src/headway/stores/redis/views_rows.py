@@ -28,6 +28,7 @@ from headway.stores.ledger.rows import (
     WorkerRow,
 )
 from headway.stores.ledger.tables.tokens import TokenRow
+from headway.stores.redis.kept_signals import from_script
 
 Told = Mapping[str, Any]
 """A row by the names of its fields; those that are None are not there.
@@ -212,7 +213,7 @@ def signal_row(told: Told) -> SignalRow:
         key=told["key"],
         at=told["at"],
         kept_until=told.get("kept_until"),
-        payload=payload(told.get("payload", "")),
+        payload=from_script(payload(told.get("payload", ""))),
     )
 
 

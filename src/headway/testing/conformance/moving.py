@@ -20,8 +20,8 @@ from headway.contract.definitions import (
     SetToken,
 )
 from headway.contract.moving import Movable, Parcel
-from headway.contract.outcomes import Failed, Succeeded
-from headway.contract.signals import Heard
+from headway.contract.outcomes import Failed, HandedOver, Succeeded
+from headway.contract.signals import Decided, Heard, Signal
 from headway.contract.views import TimetableQuery
 from headway.core.errors import InvalidValue
 from headway.core.gates.hours import hours_spec
@@ -32,6 +32,7 @@ from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.core.timetable.schedule import Every
+from headway.testing.conformance.accepting import LOCK, accepted, ref
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.granting import ORDERS, SENDER
 from headway.testing.conformance.played import dial, policy_with
@@ -193,6 +194,33 @@ class MovingGroup(ConformanceGroup):
         assert second.id not in taken
         early = await dial(target, key="call-not-there-yet")
         assert await target.state(early.id) is State.SUCCEEDED
+
+    async def test_accepted_job_goes_on_awaiting_its_end_in_the_copy(
+        self, rig: Rig, target: Rig
+    ) -> None:
+        run = await accepted(rig, "ann", "bob")
+        waiting = await rig.add()
+        kept = Signal(
+            key="later",
+            event="busy",
+            decided=Decided.RETRY,
+            after_ms=0,
+            stage="check",
+            gates=(use_of(LOCK),),
+        )
+        await rig.store.signal(kept)
+        await carry(rig, target)
+        assert standing(await target.dump()) == standing(await rig.dump())
+        worker = target.worker()
+        assert waiting.id in await worker.take_ids(9)
+        await worker.say(HandedOver(waiting.id, 1, key="later", timeout_ms=60_000))
+        moved = await target.view(waiting.id)
+        assert (moved.state, moved.stage, moved.gates) == (State.WAITING, "check", kept.gates)
+        assert (await target.tell(ref(run), Decided.ACCEPTED, event="sms")).answer is Heard.LATE
+        await target.pass_time(1_000_000)
+        assert await target.holders("lock:ann") == [run.id]
+        assert (await target.tell(ref(run), event="done")).state == State.SUCCEEDED
+        assert await target.used("lock:ann") == 0
 
     async def test_large_store_is_carried_in_parcels(self, rig: Rig, target: Rig) -> None:
         jobs = [job for n in (1000, 1000, 300) for job in await rig.add_many(n, lane=LANE)]

@@ -45,6 +45,8 @@ end
 -- Hears one event. Returns {answer, job, state}, the last two only if the job is known.
 function Hear.run(event)
   Horizon.begin(event)
+  -- An event that is kept is kept as it was said.
+  event.opens = nil
   local step = Step.new()
   local row, run = find(step, event.key)
   if row == nil then

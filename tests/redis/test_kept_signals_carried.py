@@ -1,0 +1,64 @@
+"""A signal that is kept goes on being kept where a store of another kind is copied to Redis."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from headway.contract.outcomes import HandedOver, KnownAs
+from headway.contract.signals import Decided, Signal
+from headway.core.state import State
+from headway.stores import open_store
+from headway.testing.clock import FakeClock
+from headway.testing.conformance.moving import carry
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.staging import ALWAYS, CHECK, LINE, OPEN, PHONE
+from tests.servers.redis import GivenRedis, RedisServer
+
+
+@pytest.mark.parametrize("way", ["to redis", "from redis"])
+async def test_kept_signal_is_applied_in_the_copy_as_it_was_said(
+    redis_server: RedisServer | GivenRedis, way: str
+) -> None:
+    clock = FakeClock()
+    stores = [
+        open_store("memory://", clock=clock),
+        open_store(f"{redis_server.url}?namespace=kept-{uuid4().hex}", clock=clock),
+    ]
+    source, target = [
+        Rig(store, clock) for store in (stores if way == "to redis" else stores[::-1])
+    ]
+    try:
+        await source.declare(LINE, PHONE, OPEN)
+        first, second = await source.add_many(2)
+        for key, gates in (("sid-1", CHECK), ("sid-2", ALWAYS)):
+            again = Signal(
+                key=key,
+                event="busy",
+                decided=Decided.RETRY,
+                after_ms=0,
+                reason="besetzt: ü",
+                stage="check",
+                gates=gates,
+            )
+            await source.store.signal(again)
+        ended = Signal(key="sid-3", event="end", body=b'{"text":"\xc3\xbc"}')
+        await source.store.signal(ended)
+        await carry(source, target)
+        worker = target.worker()
+        await worker.take(2)
+        await worker.say(HandedOver(first.id, 1, key="sid-1"))
+        await worker.say(HandedOver(second.id, 1, key="sid-2"))
+        views = [await target.view(job.id) for job in (first, second)]
+        assert [(view.stage, view.gates, view.reason) for view in views] == [
+            ("check", CHECK, "besetzt: ü"), ("check", ALWAYS, "besetzt: ü"),
+        ]  # fmt: skip
+        run = await worker.take_one()
+        await worker.say(HandedOver(run.id, run.run, key="sid"))
+        await worker.say(KnownAs(run.id, run.run, key="sid-3"))
+        view = await target.view(run.id)
+        assert (view.state, view.result) == (State.SUCCEEDED, ended.body)
+    finally:
+        for store in stores:
+            await store.close()
