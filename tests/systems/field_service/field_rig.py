@@ -11,6 +11,7 @@ from typing import Any
 
 import headway as hw
 from headway.contract.store import Store
+from headway.contract.tokens import Role
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page
 from headway.runtime.timing import REAL
 from headway.runtime.worker.worker import Worker
@@ -41,6 +42,7 @@ class FieldRig:
         carrier: the telephone world.
         system: what is tested.
         app: whose store holds the jobs.
+        who: as whom the server is called.
         workers: those that work now.
     """
 
@@ -48,6 +50,7 @@ class FieldRig:
     carrier: CarrierRig
     system: FieldService
     app: hw.App
+    who: Role | None = None
     workers: dict[Worker, asyncio.Task[None]] = field(default_factory=dict)
 
     @property
@@ -93,10 +96,10 @@ class FieldRig:
             self.carrier.person(phone, *answers, **person)
         return phone
 
-    async def change(self, name: str, **fields: Any) -> None:
+    async def change(self, technician: str, **fields: Any) -> None:
         """Changes a technician, as a PATCH does."""
         async with self.directory.change() as session:
-            row = await session.get_one(Technician, name)
+            row = await session.get_one(Technician, technician)
             for key, value in fields.items():
                 setattr(row, key, value)
             await session.flush()
@@ -116,21 +119,21 @@ class FieldRig:
     async def ask(self, **more: Any) -> dict[str, Any]:
         """Sends a form; the reply."""
         body = {"customer": CUSTOMER, "position": HERE, "description": "no heat", **more}
-        reply = await self.rig.call(None, "POST", "/service-requests", body)
+        reply = await self.rig.call(self.who, "POST", "/service-requests", body)
         assert reply.status_code == 201, reply.text
         return reply.json()
 
     async def get(self, request: str) -> dict[str, Any]:
-        return await self.rig.ask(None, f"/service-requests/{request}")
+        return await self.rig.ask(self.who, f"/service-requests/{request}")
 
     async def say(self, request: str, word: str, technician: str, **more: Any) -> Any:
         """A technician's answer by the API; the whole reply."""
         path = f"/service-requests/{request}/{word}"
-        return await self.rig.call(None, "POST", path, {"technician": technician, **more})
+        return await self.rig.call(self.who, "POST", path, {"technician": technician, **more})
 
     async def move(self, request: str, word: str, **body: Any) -> Any:
         path = f"/service-requests/{request}/{word}"
-        return await self.rig.call(None, "POST", path, body or None)
+        return await self.rig.call(self.who, "POST", path, body or None)
 
     async def until(self, request: str, fits: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         """The request, as soon as it is so."""
@@ -160,7 +163,7 @@ class FieldRig:
         return list(page.rows)
 
     async def withdraw(self, request: str) -> dict[str, Any]:
-        reply = await self.rig.call(None, "DELETE", f"/service-requests/{request}")
+        reply = await self.rig.call(self.who, "DELETE", f"/service-requests/{request}")
         assert reply.status_code == 200, reply.text
         return reply.json()
 
@@ -202,6 +205,7 @@ async def a_field(
     url: str = "memory://",
     *,
     work: bool = True,
+    tokens: bool = False,
     carrier: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[FieldRig]:
@@ -211,6 +215,7 @@ async def a_field(
         tmp_path: for the directory.
         url: of the store.
         work: whether a worker runs.
+        tokens: whether the server asks for them.
         carrier: what the telephone world is like.
         settings: of [field_service].
     """
@@ -223,10 +228,12 @@ async def a_field(
         system = make(written, parts)
         app = hw.App(url)
         system.declare(app)
-        async with app, serving(app=app, systems=[system], tokens=False) as rig:
+        async with app, serving(app=app, systems=[system], tokens=tokens) as rig:
             await parts.open(rig.url)
             world.world.inbound_urls[""] = f"{rig.url}/field-service/hooks/twilio/texts"
-            field_rig = FieldRig(rig=rig, carrier=world, system=system, app=app)
+            field_rig = FieldRig(
+                rig=rig, carrier=world, system=system, app=app, who=Role.ADMIN if tokens else None
+            )
             if work:
                 field_rig.work()
             try:

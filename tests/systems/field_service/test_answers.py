@@ -209,7 +209,9 @@ async def test_an_unsure_call_is_never_placed_twice_and_the_timer_decides(tmp_pa
         await field.technician("ada", "cut", km=1)
         sent = await field.ask()
         told = await field.becomes(sent["id"], "pending")
-        assert [(one["said"], one["reason"]) for one in told["asked"]] == [("timeout", "")]
+        assert [(one["said"], one["reason"]) for one in told["asked"]] == [
+            ("timeout", "no answer in time")
+        ]
         assert len(field.carrier.world.ledger.calls) == 1
         assert field.carrier.world.ledger.twice() == []
 

@@ -13,6 +13,7 @@ from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
 from headway.server.routes.router import TheService
 from headway.systems.directory.database import Directory
+from headway.systems.field_service.live.feed import LiveFeed
 from headway.systems.field_service.names import NAME
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.parts import Parts
@@ -27,11 +28,13 @@ class Desk:
         settings: of the file.
         parts: shared with other systems.
         declared: the app that has this system's kinds; None before it was told of them.
+        feed: of those who watch the live page; None where no server runs.
     """
 
     settings: FieldSettings
     parts: Parts
     declared: App | None = None
+    feed: LiveFeed | None = None
 
     @property
     def directory(self) -> Directory:
@@ -59,6 +62,18 @@ class Desk:
             message = "the kinds of field_service were declared to no app"
             raise InvariantBroken(message)
         return self.declared
+
+    @property
+    def live(self) -> LiveFeed:
+        """The feed of the live page.
+
+        Raises:
+            InvariantBroken: no server runs.
+        """
+        if self.feed is None:
+            message = "no server of field_service runs"
+            raise InvariantBroken(message)
+        return self.feed
 
     def kind(self, name: str) -> Kind:
         """One of this system's kinds."""

@@ -10,12 +10,15 @@ from headway.runtime.app import App
 from headway.server.service import Service
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.kinds.declare import declare
+from headway.systems.field_service.live.feed import LiveFeed
 from headway.systems.field_service.names import NAME
 from headway.systems.field_service.routes import (
     answering,
     dispatcher,
+    doctor,
     hooks,
     intake,
+    live,
     requests,
     settings,
 )
@@ -48,6 +51,8 @@ class FieldService:
             dispatcher.ROUTES,
             settings.ROUTES,
             hooks.ROUTES,
+            live.ROUTES,
+            doctor.ROUTES,
             technicians.ROUTES,
             users.ROUTES,
         )
@@ -58,4 +63,5 @@ class FieldService:
 
     async def start(self, service: Service) -> None:
         """Lays out the desk that its routes work with."""
+        self.desk.feed = LiveFeed(service, self.desk.directory)
         service.desks[NAME] = self.desk

@@ -36,6 +36,9 @@ _STEADY = Backoff(attempts=1_000, base="1s", cap="30s")
 _FEW = Backoff(attempts=3, base="1s", cap="10s")
 _OFTEN = Backoff(attempts=12, base="10s", cap="10m")
 
+LEASE = "10s"
+"""After which the turn of a worker that died is taken up by another."""
+
 
 def declare(app: App, desk: Desk) -> None:
     """Declares the kinds of this system.
@@ -46,6 +49,8 @@ def declare(app: App, desk: Desk) -> None:
     """
     settings = desk.settings
     lines = Pool(LINES, {number: line.channels for number, line in settings.lines.items()})
+    for lane in (OFFERS, AFTER, RINGS):
+        app.lane(lane, lease=LEASE)
     ring, text, alert = Ring(desk), Text(desk), Alert(desk)
     app.job(name=OFFER_ENDED, lane=AFTER)(Ended(desk).ended)
     app.job(name=OFFER_TAKEN, lane=AFTER)(Taken(desk).taken)

@@ -1,0 +1,67 @@
+"""What the doctor says of this system, over HTTP and by the command."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from headway.systems.directory.database import Directory, Schema
+from headway.systems.field_service.records import User
+from headway.systems.field_service.users.book import put_in_roles
+from tests.cli.conftest import Headway, folder, headway
+from tests.systems.field_service.field_rig import a_field
+
+__all__ = ["folder", "headway"]
+
+
+async def test_it_warns_while_nobody_is_a_dispatcher_or_one_cannot_be_told(tmp_path: Path):
+    async with a_field(tmp_path, work=False) as field:
+
+        async def warnings() -> list[str]:
+            told = await field.rig.ask(None, "/field-service/doctor")
+            return [one["found"] for one in told["warnings"]]
+
+        (found,) = await warnings()
+        assert "no user has the role Dispatcher" in found
+        await field.user("dora", roles=("dispatcher",))
+        (found,) = await warnings()
+        assert "dora is a dispatcher and has no channel" in found
+        await field.user("dan", "text:+15557770001", roles=("DISPATCHER",))
+        assert len(await warnings()) == 1
+
+
+def test_the_command_warns_where_the_system_is_configured(folder: Path, headway: Headway):
+    def told() -> list[tuple[str, str]]:
+        findings = headway("doctor", "--json").document["findings"]
+        return [
+            (one["health"], one["found"])
+            for one in findings
+            if one["subject"] in {"field_service", "dispatchers", "telephony"}
+        ]
+
+    headway("migrate")
+    assert told() == []
+    (folder / "headway.toml").write_text(
+        '[telephony.simulated]\n[field_service.lines]\n"+15559990000" = 2\n'
+    )
+    assert told() == [("warning", "there is no directory yet")]
+
+    async def make(user: User | None) -> None:
+        directory = Directory("sqlite:///headway-directory.db")
+        package = "headway.systems.field_service.migrations"
+        directory.needs(Schema(name="field_service", package=package))
+        await directory.open()
+        if user is not None:
+            async with directory.change() as session:
+                session.add(user)
+                await session.flush()
+                await put_in_roles(session, [user])
+        await directory.close()
+
+    asyncio.run(make(None))
+    ((health, found),) = told()
+    assert health == "warning"
+    assert "no user has the role Dispatcher" in found
+    dora = User(id="d", name="D", roles=["Dispatcher"], channels=["text:+15557770001"], version=1)
+    asyncio.run(make(dora))
+    assert told() == [("well", "technicians can be asked, and dispatchers told")]

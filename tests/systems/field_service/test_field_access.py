@@ -1,0 +1,124 @@
+"""Every route of this system, for every role, and for tokens that are scoped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from headway.contract.tokens import Role
+from headway.server.access.permissions import ROLES, Permission
+from headway.server.access.policy import policy_of
+from headway.systems.field_service.routes import (
+    answering,
+    dispatcher,
+    doctor,
+    hooks,
+    intake,
+    live,
+    requests,
+    settings,
+)
+from tests.server.problems import problem
+from tests.systems.field_service.field_rig import CUSTOMER, HERE, a_field
+
+SEND, READ, ACT, SIGNAL = Permission.SEND, Permission.READ, Permission.ACT, Permission.SIGNAL
+OBSERVE, DEFINE = Permission.OBSERVE, Permission.DEFINE
+
+ONE = "/service-requests/{id}"
+EXPECTED: dict[str, Permission | None] = {
+    "POST /service-requests": SEND,
+    "GET /service-requests": READ,
+    f"GET {ONE}": READ,
+    f"DELETE {ONE}": ACT,
+    f"POST {ONE}/accept": SIGNAL,
+    f"POST {ONE}/decline": SIGNAL,
+    f"POST {ONE}/complete": SIGNAL,
+    f"POST {ONE}/assign": ACT,
+    f"POST {ONE}/redispatch": ACT,
+    "GET /field-service/settings": OBSERVE,
+    "PUT /field-service/settings": DEFINE,
+    "GET /field-service/doctor": OBSERVE,
+    "GET /field-service/live": None,
+    "GET /field-service/live/live.js": None,
+    "GET /field-service/live/live.css": None,
+    "GET /field-service/live/events": READ,
+    "POST /field-service/hooks/{provider}/status": None,
+    "POST /field-service/hooks/{provider}/answer": None,
+    "POST /field-service/hooks/{provider}/texts": None,
+}
+ROUTERS = (answering, dispatcher, doctor, hooks, intake, live, requests, settings)
+
+BODIES: dict[str, Any] = {
+    "POST /service-requests": {"customer": CUSTOMER, "position": HERE},
+    f"POST {ONE}/accept": {"technician": "ada"},
+    f"POST {ONE}/decline": {"technician": "ada"},
+    f"POST {ONE}/assign": {"technician": "ada"},
+    "PUT /field-service/settings": {},
+}
+
+
+def test_the_table_has_every_route_and_each_says_what_the_table_says():
+    found: dict[str, Permission | None] = {}
+    for one in ROUTERS:
+        for route in one.ROUTES.routes:
+            assert isinstance(route, APIRoute)
+            policy = policy_of(route)
+            assert policy is not None
+            for method in route.methods:
+                found[f"{method} {route.path}"] = policy.permission
+    assert found == EXPECTED
+
+
+@pytest.mark.parametrize("role", [*Role, None])
+async def test_a_role_may_do_what_the_table_says_and_nothing_else(
+    tmp_path: Path, role: Role | None
+):
+    async with a_field(tmp_path, tokens=True, lines={}) as field:
+        await field.technician("ada")
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        for name, permission in EXPECTED.items():
+            method, path = name.split(" ")
+            path = path.format(id=sent["id"], provider="twilio")
+            if path.endswith("/events") and role is not None and READ in ROLES[role]:
+                continue
+            reply = await field.rig.call(role, method, path, BODIES.get(name))
+            if permission is None:
+                hooked = "/hooks/" in path
+                assert reply.status_code == (401 if hooked else 200), (name, reply.text)
+            elif role is None:
+                problem(reply, 401, "unauthenticated")
+            elif permission in ROLES[role]:
+                assert reply.status_code < 300 or reply.status_code == 409, (name, reply.text)
+            else:
+                problem(reply, 403, "forbidden")
+
+
+@pytest.mark.parametrize("scope", [{"tenants": ["acme"]}, {"lanes": ["mine"]}])
+async def test_a_token_for_some_tenants_or_other_lanes_sees_and_moves_no_request(
+    tmp_path: Path, scope: dict[str, list[str]]
+):
+    async with a_field(tmp_path, tokens=True, lines={}) as field:
+        await field.technician("ada")
+        sent = await field.ask()
+        before = await field.asks(sent["id"], "ada")
+        token = await field.rig.token(Role.OPERATOR, **scope)
+        for name in EXPECTED:
+            method, path = name.split(" ")
+            if not path.startswith("/service-requests"):
+                continue
+            reply = await field.rig.call(
+                token, method, path.format(id=sent["id"]), BODIES.get(name)
+            )
+            if "{id}" in path:
+                problem(reply, 404, "unknown_record")
+            elif method == "POST":
+                problem(reply, 403, "forbidden")
+            else:
+                assert reply.json()["rows"] == []
+        after = await field.get(sent["id"])
+        assert after["offer"]["technician"] == before["offer"]["technician"] == "ada"
+        assert len(await field.jobs("offer")) == 1

@@ -1,0 +1,91 @@
+"""Intake from outside: positions that are looked up, and what happens while something is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from headway.server.listening.listener import Address, Listener
+from tests.server.problems import problem
+from tests.systems.field_service.field_rig import CUSTOMER, HERE, FieldRig, a_field
+
+
+@asynccontextmanager
+async def a_geocoder(places: dict[str, Any]) -> AsyncGenerator[str]:
+    """A service that answers as Nominatim does; its URL."""
+
+    async def search(request: Request) -> JSONResponse:
+        assert request.query_params["format"] == "jsonv2"
+        found = places.get(request.query_params["q"], [])
+        return JSONResponse(found, status_code=200 if isinstance(found, list) else 500)
+
+    listener = Listener(Starlette(routes=[Route("/search", search)]), Address(port=0))
+    running = asyncio.create_task(listener.run())
+    await listener.answers()
+    try:
+        yield f"{listener.url}/search?email=me@example.org"
+    finally:
+        listener.stop(now=True)
+        await running
+
+
+async def post(field: FieldRig, **more: Any) -> Any:
+    body = {"customer": CUSTOMER, **more}
+    return await field.rig.call(None, "POST", "/service-requests", body)
+
+
+async def test_an_address_is_looked_up_and_a_geocoder_that_fails_writes_nothing(tmp_path: Path):
+    # Nominatim writes numbers as text.
+    here = {name: str(value) for name, value in HERE.items()}
+    places = {"Alexanderplatz 1": [{**here, "display_name": "x"}], "broken": {"error": "x"}}
+    async with (
+        a_geocoder(places) as url,
+        a_field(tmp_path, geocoder_url=url, work=False) as field,
+    ):
+        reply = await post(field, address="Alexanderplatz 1")
+        assert reply.json()["position"] == HERE
+        problem(await post(field, address="nowhere"), 422, "invalid_value")
+        problem(await post(field, address="broken"), 503, "store_unavailable")
+        assert len(await field.jobs("offer")) == 1
+    async with a_field(tmp_path, geocoder_url="http://127.0.0.1:9/", work=False) as field:
+        problem(await post(field, address="anywhere"), 503, "store_unavailable")
+        assert await field.jobs("offer") == []
+
+
+async def test_while_the_directory_is_away_intake_says_so_and_a_turn_waits(tmp_path: Path):
+    async with a_field(tmp_path, lines={}, offer_timeout="1h") as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        await field.directory.close()
+        reply = await post(field, position=HERE)
+        problem(reply, 503, "store_unavailable")
+        ref = f"{sent['id']}:1"
+        await field.app.signal_async(ref, event="no", final="declined", candidate="ada")
+        # The turn is put off, uses no attempt, and asks nobody.
+        told = await field.until(sent["id"], lambda told: "scheduled" in told["why"])
+        assert told["offer"] is None
+        await field.directory.open()
+        await field.rig.call(None, "POST", f"/v1/jobs/{sent['id']}/run-now")
+        await field.asks(sent["id"], "bob")
+        assert (await field.job(sent["id"])).attempt == 1
+
+
+async def test_intake_answers_before_anybody_is_called(tmp_path: Path):
+    async with a_field(tmp_path, work=False) as field:
+        await field.technician("ada", "accept")
+        sent = await field.ask()
+        assert sent["status"] == "dispatching"
+        assert sent["left"] == ["ada"]
+        assert field.carrier.world.ledger.calls == {}
+        field.work()
+        await field.becomes(sent["id"], "assigned")
