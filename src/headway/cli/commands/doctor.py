@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
+from headway.cli.doctor.field_service import look_at_field_service
 from headway.cli.doctor.finding import Finding, Health, problem
 from headway.cli.doctor.rounds import PLACES, look_at_place, look_at_store
 from headway.cli.doctor.signal_urls import look_at_signal_urls
@@ -62,6 +63,7 @@ async def _look(session: Session, store: Store) -> list[Finding]:
     return [
         *await look_at_store(store),
         *await look_at_signal_urls(store, session.settings),
+        *await look_at_field_service(session.settings, session.store_url),
     ]
 
 
