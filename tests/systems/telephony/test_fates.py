@@ -91,6 +91,13 @@ async def test_what_does_not_say_what_became_of_the_call_is_unsure_and_asked_onc
 
 
 @BOTH
+async def test_a_reply_without_end_is_not_read_to_the_end_of_memory(make: Make) -> None:
+    async with far_end(floods) as end, closing(patient(make, end.url)) as provider:
+        with pytest.raises(ProviderUnsure, match="longer than"):
+            await provider.dial(order())
+
+
+@BOTH
 async def test_a_connection_that_is_never_made_is_a_refusal_of_the_provider(make: Make) -> None:
     async with far_end(hangs) as gone:
         pass
