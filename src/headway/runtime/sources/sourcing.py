@@ -28,7 +28,10 @@ from headway.runtime.sources.under_way import check_key
 from headway.runtime.timing import Timing
 
 LEASE_MS = 60_000
-"""How long whoever looks at a source keeps the others from it, from its last page on."""
+"""How long whoever rebuilds a store keeps the others from it, from its last page on."""
+LOOK_MS = 15_000
+"""How long whoever looks at a source keeps the others from it, from its last page on: two who
+look at once make nothing twice, and of one that died they take over soon."""
 AGAIN = 2.0
 """Seconds after which work in flight that could not be read or restored is read again."""
 
@@ -85,7 +88,7 @@ class Sourcing:
         while True:
             rest_ms = source.every_ms
             try:
-                if await self._leads(role):
+                if await self._leads(role, LOOK_MS):
                     await self.look(source)
                     # Whoever comes next, even after a restart, looks when it is time again.
                     await self._leads(role, source.every_ms)
@@ -116,7 +119,7 @@ class Sourcing:
             replies = await self._store.enqueue(spread)
             rows += len(jobs)
             missing += sum(reply.created for reply in replies)
-            await self._leads(f"source:{source.name}")
+            await self._leads(f"source:{source.name}", LOOK_MS)
         look = Look(rows=rows, missing=missing, window_ms=missing * 1000 // source.rate)
         source.last = look
         if missing:

@@ -1,0 +1,93 @@
+"""An imaginary older system, a process of its own: it goes on taking leads in and calling them.
+
+It is a loop as many have: take a row that is ours and pending, mark it, call, mark it done. Its
+calls are lines in a table. Run as `python -m tests.systems.calls.truth.older_system URL LEADS`; it
+ends at SIGTERM, after the calls that it has begun, or when nothing of its own is left and it has
+taken in as many leads as it was told.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+
+import psycopg
+
+BATCH = 3
+"""Rows that it takes at once."""
+
+
+class OlderSystem:
+    """The loop.
+
+    Args:
+        connection: to the database of the leads.
+        leads: how many it takes in while it runs.
+    """
+
+    def __init__(self, connection: psycopg.Connection, leads: int) -> None:
+        self._connection = connection
+        self._left = leads
+        self.stopping = False
+
+    def run(self) -> None:
+        while not self.stopping:
+            self._take_in()
+            took = self._call()
+            self._connection.execute("SELECT pg_sleep(%s)", (0.005 if took else 0.02,))
+
+    def _take_in(self) -> None:
+        if self._left <= 0:
+            return
+        self._left -= 1
+        self._connection.execute(
+            "INSERT INTO their_leads (msisdn, zone, partner, call_after, state, handled_by)"
+            " SELECT '+1555' || lpad(nextval('phones')::text, 7, '0'), 'America/Denver',"
+            " 'partner ' || (random() * 5)::int, now() + random() * interval '25 s',"
+            " 'new', 'legacy'"
+        )
+
+    def _call(self) -> bool:
+        with self._connection.transaction():
+            rows = self._connection.execute(
+                "SELECT lead_no, msisdn FROM their_leads"
+                " WHERE handled_by = 'legacy' AND state = 'new' AND call_after <= now()"
+                " ORDER BY lead_no LIMIT %s FOR UPDATE SKIP LOCKED",
+                (BATCH,),
+            ).fetchall()
+            for lead, _ in rows:
+                self._connection.execute(
+                    "UPDATE their_leads SET state = 'calling', called_at = now()"
+                    " WHERE lead_no = %s",
+                    (lead,),
+                )
+        for lead, phone in rows:
+            # This is the call: what is in this table was said to somebody.
+            self._connection.execute(
+                "INSERT INTO their_ledger (lead_no, msisdn, at) VALUES (%s, %s, now())",
+                (lead, phone),
+            )
+            self._connection.execute(
+                "UPDATE their_leads SET state = 'closed', ended_at = now() WHERE lead_no = %s",
+                (lead,),
+            )
+        return bool(rows)
+
+
+def main(url: str, leads: int) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        system = OlderSystem(connection, leads)
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            del number, frame
+            system.stopping = True
+
+        signal.signal(signal.SIGTERM, stop)
+        sys.stdout.write("calls\n")
+        sys.stdout.flush()
+        system.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,129 @@
+"""The system `calls` with a table as truth: a real server and worker, a carrier as Twilio is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+import headway as hw
+from headway.contract.tokens import Role
+from headway.contract.views import JobsQuery
+from headway.core.state import State
+from headway.runtime.timing import REAL
+from headway.systems.calls import make
+from headway.systems.directory.database import Directory
+from headway.systems.parts import Parts
+from headway.systems.telephony.settings import read_exchange
+from tests.server.rig import Rig, serving
+from tests.systems.telephony.carrier_rig import CarrierRig
+
+LIMIT_S = 60
+NUMBERS = {"+15550001001": 2, "+15550001002": 1}
+"""From where is called, and how many calls at once each number takes."""
+
+
+@dataclass(kw_only=True)
+class Site:
+    """A server and a worker in this process.
+
+    Attributes:
+        rig: the server.
+        app: whose worker runs the leads.
+        carrier: who places the calls.
+    """
+
+    rig: Rig
+    app: hw.App
+    carrier: CarrierRig
+
+    async def post(self, *leads: Mapping[str, Any]) -> httpx.Response:
+        """Sends leads."""
+        body = dict(leads[0]) if len(leads) == 1 else [dict(one) for one in leads]
+        return await self.rig.call(Role.ADMIN, "POST", "/leads", body)
+
+    async def jobs(self, *states: State) -> list[Any]:
+        """The leads' jobs in these states."""
+        query = JobsQuery(kind="lead", states=states, limit=1_000, runs=True)
+        return list((await self.app.store.read(query)).rows)
+
+    async def until(self, holds: Any, what: str) -> None:
+        """Waits until something holds, which is asked again and again."""
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                while not await holds():
+                    await REAL.pause(0.02)
+        except TimeoutError:
+            jobs = [(one.state, one.reason, one.stage) for one in await self.jobs()]
+            message = f"never {what}: {jobs}; {self.live()}"
+            raise AssertionError(message) from None
+
+    def live(self) -> dict[str, str]:
+        """Who talks: the calls that are answered and not over, by their ids, and whom they call."""
+        calls = self.carrier.world.ledger.calls
+        return {
+            sid: one.plan.to
+            for sid, one in calls.items()
+            if one.answered_at is not None and one.ended_at is None
+        }
+
+    def called(self) -> list[str]:
+        """Who was called, once for each call."""
+        return [one.plan.to for one in self.carrier.world.ledger.calls.values()]
+
+
+@asynccontextmanager
+async def calling(
+    carrier: CarrierRig,
+    store_url: str,
+    directory_url: str,
+    *,
+    table: Mapping[str, object],
+    migration: Mapping[str, object] | None = None,
+    numbers: Mapping[str, int] = NUMBERS,
+    **calls: Any,
+) -> AsyncIterator[Site]:
+    """A server and a worker of the system, until the block ends.
+
+    Args:
+        carrier: who places the calls.
+        store_url: where the jobs are.
+        directory_url: where numbers and templates are.
+        table: [calls.table].
+        migration: [calls.migration].
+        numbers: from where is called.
+        calls: further settings of [calls].
+    """
+    exchange = read_exchange({"twilio": carrier.settings()})
+    parts = Parts(directory=Directory(directory_url), exchange=exchange)
+    settings = {"jitter": "0s", "table": table, "migration": migration or {}, **calls}
+    system = make(settings, parts)
+    app = hw.App(store_url)
+    system.declare(app)
+    await parts.open("")
+    try:
+        async with serving(app=app, systems=[system], open_here=False) as rig:
+            parts.base_url = rig.url
+            for number, channels in numbers.items():
+                body = {"number": number, "provider": "twilio", "maximum_channels": channels}
+                reply = await rig.call(Role.ADMIN, "POST", "/numbers", body)
+                assert reply.status_code in {201, 409}, reply.text
+            worker = app.worker(lease="5s", concurrency=50)
+            running = asyncio.create_task(worker.run())
+            try:
+                yield Site(rig=rig, app=app, carrier=carrier)
+            finally:
+                worker.stop()
+                await running
+    finally:
+        await app.close_async()
+        await parts.close()
+
+
+def lead(n: int, **more: Any) -> dict[str, Any]:
+    """A lead as a caller sends it."""
+    return {"phone": f"+1555010{n:04}", "tz": "America/Denver", "reseller": "acme", **more}

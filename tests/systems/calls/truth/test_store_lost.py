@@ -1,0 +1,167 @@
+"""A store that is lost or away while the table of leads is the truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from headway.contract.mending import Mendable
+from headway.contract.tokens import Role
+from headway.contract.views import GatesQuery
+from headway.core.state import State
+from tests.servers.fixtures import made
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.redis import RedisServer
+from tests.systems.calls.truth.databases import run
+from tests.systems.calls.truth.site import NUMBERS, Site, calling, lead
+from tests.systems.telephony.carrier_rig import carrying
+from tests.torture.site import ALWAYS
+
+CHANNELS = sum(NUMBERS.values())
+LEADS = 12
+
+
+@pytest.fixture
+def lost_server() -> Iterator[RedisServer]:
+    """A Redis of its own: what is flushed or stopped here is nobody else's."""
+    with made(RedisServer) as server:
+        yield server
+
+
+@pytest.fixture
+def directory_url(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
+    with fresh_database(fast_postgres_server.url) as url:
+        yield url
+
+
+async def hang_up(site: Site, sid: str) -> None:
+    await site.carrier.world.hang_up(sid)
+
+
+async def statuses(url: str) -> Counter[str]:
+    rows = await run(url, "SELECT status, outcome FROM calls_leads")
+    return Counter(str(row["outcome"] or row["status"]) for row in rows)
+
+
+@pytest.mark.timeout(180)
+async def test_a_redis_that_lost_all_while_calls_were_on_calls_each_lead_once(
+    lost_server: RedisServer, directory_url: str
+) -> None:
+    table = {"own": True, "every": "1s", "rate": 1000}
+    async with (
+        carrying(speed=1, ring="1ms", talk="1h", numbers=list(NUMBERS)) as carrier,
+        calling(carrier, lost_server.url, directory_url, table=table) as site,
+    ):
+        reply = await site.post(*(lead(n) for n in range(LEADS)))
+        assert reply.is_success, reply.text
+
+        async def busy() -> bool:
+            return len(site.live()) == CHANNELS
+
+        await site.until(busy, "all lines busy")
+        for sid in list(site.live())[:2]:
+            await hang_up(site, sid)
+            await site.until(busy, "the next on the line")
+        on_the_phone = site.live()
+
+        with redis.Redis.from_url(lost_server.url) as server:
+            server.flushall()
+
+        async def rebuilt() -> bool:
+            assert isinstance(site.app.store, Mendable)
+            changed = await site.app.store.is_changed()
+            return not changed and len(await site.jobs()) == LEADS - 2
+
+        await site.until(rebuilt, "rebuilt")
+        awaiting = await site.jobs(State.AWAITING)
+        assert sorted(job.subject for job in awaiting) == sorted(on_the_phone.values())
+        (pool,) = (await site.app.store.read(GatesQuery(names=("calls.numbers",)))).rows
+        assert {one.name.rpartition("/")[2]: one.used for one in pool.members} == NUMBERS
+        assert site.live() == on_the_phone
+
+        async def over() -> bool:
+            for sid in site.live():
+                await hang_up(site, sid)
+            return (await statuses(directory_url)) == {"COMPLETED": LEADS}
+
+        await site.until(over, "all called, and told to the table")
+        assert Counter(site.called()) == Counter(lead(n)["phone"] for n in range(LEADS))
+        assert carrier.world.ledger.twice() == {}
+        assert all(most <= NUMBERS[n] for n, most in carrier.world.ledger.peaks().items())
+
+
+@pytest.mark.timeout(180)
+async def test_intake_answers_201_while_redis_is_stopped_and_calls_once_it_is_back(
+    directory_url: str,
+) -> None:
+    table = {"own": True, "every": "1s"}
+    with made(lambda: RedisServer(ALWAYS)) as server:
+        url = f"{server.url}?patience_ms=300"
+        async with (
+            carrying(speed=1000, ring="1ms", talk="1s", numbers=list(NUMBERS)) as carrier,
+            calling(carrier, url, directory_url, table=table) as site,
+        ):
+            token = await site.rig.token(Role.PRODUCER, tenants=["acme"])
+            first = await site.rig.call(token, "POST", "/leads", lead(0))
+            assert first.status_code == 201, first.text
+            server.kill()
+            away = await site.rig.call(token, "POST", "/leads", lead(1, key="k1"))
+            assert away.status_code == 201, away.text
+            again = await site.rig.call(token, "POST", "/leads", lead(1, key="k1"))
+            assert again.status_code == 200, again.text
+            assert (again.status_code, again.json()["id"]) == (200, away.json()["id"])
+            other = await site.rig.call(token, "POST", "/leads", lead(2, key="k1"))
+            assert (other.status_code, other.json()["code"]) == (409, "key_conflict")
+            nobody = await site.rig.call("hw_nobody", "POST", "/leads", lead(3))
+            assert nobody.status_code == 401, nobody.text
+            server.start()
+
+            async def told() -> bool:
+                return (await statuses(directory_url)) == {"COMPLETED": 2}
+
+            await site.until(told, "both called")
+            assert Counter(site.called()) == Counter([lead(0)["phone"], lead(1)["phone"]])
+            shown = await site.rig.ask(token, f"/leads/{away.json()['id']}")
+            assert (shown["status"], shown["outcome"]) == ("FINISHED", "COMPLETED")
+
+
+@pytest.mark.timeout(180)
+async def test_a_table_that_is_away_is_503_and_nothing_is_half_written_or_dialled(
+    tmp_path: Path,
+) -> None:
+    with made(PostgresServer) as server, fresh_database(server.url) as theirs:
+        table = {"own": True, "every": "1s"}
+        async with (
+            carrying(speed=1000, ring="1ms", talk="1s", numbers=list(NUMBERS)) as carrier,
+            calling(
+                carrier,
+                f"sqlite:///{tmp_path}/jobs.db",
+                theirs,
+                table=table,
+                # What a webhook could not tell meanwhile is asked soon.
+                call_deadline="3s",
+            ) as site,
+        ):
+            assert (await site.post(lead(0))).status_code == 201
+            server.kill()
+            reply = await site.post(lead(1))
+            assert reply.status_code == 503, reply.text
+            assert reply.headers["content-type"] == "application/problem+json"
+            assert len(await site.jobs()) == 1
+            server.start()
+
+            async def called() -> bool:
+                return (await statuses(theirs)) == {"COMPLETED": 1}
+
+            await site.until(called, "the one that was taken in is called")
+            assert (await site.post(lead(1))).status_code == 201
+
+            async def both() -> bool:
+                return (await statuses(theirs)) == {"COMPLETED": 2}
+
+            await site.until(both, "the other one too")
+            assert Counter(site.called()) == Counter([lead(0)["phone"], lead(1)["phone"]])
