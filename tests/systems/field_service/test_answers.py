@@ -213,7 +213,7 @@ async def test_an_unsure_call_is_never_placed_twice_and_the_timer_decides(tmp_pa
             ("timeout", "no answer in time")
         ]
         assert len(field.carrier.world.ledger.calls) == 1
-        assert field.carrier.world.ledger.twice() == []
+        assert field.carrier.world.ledger.twice() == {}
 
 
 async def test_webhooks_that_come_twice_late_and_out_of_order_change_nothing(tmp_path: Path):

@@ -1,0 +1,224 @@
+"""Processes that are killed in the middle of offers, and stores that are opened again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.runtime.timing import REAL
+from headway.stores import open_store
+from tests.systems.field_service.field_rig import CUSTOMER, HERE, LINE, a_field, phone_of
+from tests.systems.field_service.story import all_jobs, check_record
+from tests.systems.telephony.carrier_rig import CarrierRig, carrying
+
+LIMIT_S = 40
+
+SETTINGS = """
+store = "sqlite:///jobs.db"
+public_url = "{url}"
+
+[telephony.twilio]
+account_sid = "{account_sid}"
+auth_token = "{auth_token}"
+base_url = "{base_url}"
+timeout = "2s"
+
+[field_service]
+offer_timeout = "1500ms"
+line_wait = "5s"
+lines = {{ "{line}" = 20 }}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Installation:
+    """`headway serve --system field_service` in a folder, killed and started again.
+
+    Attributes:
+        url: where it listens, whenever it runs.
+    """
+
+    def __init__(self, folder: Path, carrier: CarrierRig) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.folder = folder
+        told = SETTINGS.format(url=self.url, line=LINE, **carrier.settings())
+        (folder / "headway.toml").write_text(told)
+        self.process: Process | None = None
+
+    async def start(self) -> None:
+        line = ("-m", "headway", "serve", f"--port={self.port}", "--system", "field_service")
+        log = (self.folder / "log").open("ab")
+        with log:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable, *line, cwd=self.folder, stdout=log, stderr=log
+            )
+        async with asyncio.timeout(LIMIT_S), httpx.AsyncClient() as http:
+            while True:
+                try:
+                    await http.get(f"{self.url}/healthz")
+                except httpx.TransportError:
+                    assert self.process.returncode is None, (self.folder / "log").read_text()
+                    await REAL.pause(0.05)
+                else:
+                    return
+
+    async def kill(self) -> None:
+        if self.process is not None:
+            if self.process.returncode is None:
+                os.kill(self.process.pid, signal.SIGKILL)
+            await self.process.wait()
+
+
+@asynccontextmanager
+async def installed(folder: Path, **world: Any) -> AsyncGenerator[tuple[Installation, CarrierRig]]:
+    async with carrying(**world) as carrier:
+        here = Installation(folder, carrier)
+        carrier.world.inbound_urls[""] = f"{here.url}/field-service/hooks/twilio/texts"
+        await here.start()
+        try:
+            yield here, carrier
+        finally:
+            await here.kill()
+
+
+async def patiently(http: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
+    """The reply, however often it must be asked for."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            try:
+                reply = await http.request(method, path, json=body)
+            except httpx.TransportError:
+                await REAL.pause(0.05)
+                continue
+            assert reply.status_code < 500, reply.text
+            return reply.json()
+
+
+async def states(http: httpx.AsyncClient, kind: str) -> set[str]:
+    rows = (await patiently(http, "GET", f"/v1/jobs?kind={kind}&limit=1000"))["rows"]
+    return {one["state"] for one in rows}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_killed_again_and_again_each_request_ends_once_and_nobody_is_called_twice(
+    tmp_path: Path, seed: int
+):
+    draw = random.Random(seed)
+    world = {"speed": 60, "seed": seed, "answer": 0.8, "unsure": 0.05, "accept": 0.4}
+    async with (
+        installed(tmp_path, **world) as (here, carrier),
+        httpx.AsyncClient(base_url=here.url, timeout=10) as http,
+    ):
+        for number in range(10):
+            name = f"t{number}"
+            body = {"id": name, "name": name, "phone": phone_of(name), "channel": "voice", **HERE}
+            await patiently(http, "POST", "/technicians", body)
+        dora = {"id": "dora", "name": "Dora", "roles": ["dispatcher"]}
+        await patiently(http, "POST", "/users", {**dora, "channels": ["text:+15557770001"]})
+        carrier.person("+15557770001", "ignore")
+
+        async def intake() -> list[str]:
+            ids: list[str] = []
+            for number in range(8):
+                form = {"customer": CUSTOMER, "position": HERE, "key": f"form-{number}"}
+                told = await patiently(http, "POST", "/service-requests", form)
+                ids.append(told["id"])
+                await REAL.pause(draw.uniform(0, 1.5))
+            return ids
+
+        sending = asyncio.create_task(intake())
+        for _ in range(6):
+            await REAL.pause(draw.uniform(0.1, 2.5))
+            await here.kill()
+            await here.start()
+        ids = await sending
+        assert len(set(ids)) == 8
+        async with asyncio.timeout(100):
+            for one in ids:
+                while True:
+                    told = await patiently(http, "GET", f"/service-requests/{one}")
+                    if told["status"] != "dispatching":
+                        break
+                    await REAL.pause(0.1)
+            for kind in ("offer_ended", "alert_dispatcher"):
+                while await states(http, kind) - {"succeeded", "dead"}:
+                    await REAL.pause(0.1)
+        await here.kill()
+        store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+        try:
+            fates = await check_record(store, ["dora"])
+            assert sum(fates.values()) == 8, fates
+            assert set(fates) <= {"assigned", "dead"}
+            assert len(await all_jobs(store, "offer")) == 8
+        finally:
+            await store.close()
+        assert carrier.world.ledger.twice() == {}
+
+
+async def test_an_offer_outlives_the_server_its_worker_and_the_store(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    async with a_field(tmp_path, url, lines={}, offer_timeout="1h") as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        sent = await field.ask()
+        before = await field.asks(sent["id"], "ada")
+    async with a_field(tmp_path, url, lines={}, offer_timeout="1h", work=False) as field:
+        told = await field.get(sent["id"])
+        assert told["offer"]["until"] == before["offer"]["until"]
+        assert (await field.say(sent["id"], "decline", "ada")).status_code == 200
+    async with a_field(tmp_path, url, lines={}, offer_timeout="1h") as field:
+        await field.asks(sent["id"], "bob")
+        assert (await field.say(sent["id"], "accept", "bob")).status_code == 200
+    async with a_field(tmp_path, url, lines={}, offer_timeout="1h") as field:
+        told = await field.get(sent["id"])
+        assert (told["status"], told["technician"]) == ("assigned", "bob")
+        assert (await field.move(sent["id"], "complete")).json()["status"] == "completed"
+
+
+async def test_an_offer_whose_time_ran_out_while_nothing_ran_goes_on_at_the_start(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    async with a_field(tmp_path, url, lines={}, offer_timeout="200ms") as field:
+        await field.user("dora", "text:+15557770001")
+        await field.technician("ada", km=1)
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+    await REAL.pause(0.3)
+    async with a_field(tmp_path, url, lines={}, offer_timeout="200ms") as field:
+        await field.becomes(sent["id"], "pending")
+        await field.settled("alert_dispatcher", 1)
+        await check_record(field.store, ["dora"])
+
+
+async def test_a_worker_that_stops_at_once_in_a_turn_repeats_it_for_the_same_candidate(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.technician("ada", "accept", km=1)
+        sent = [await field.ask() for _ in range(3)]
+        for _ in range(4):
+            worker = next(iter(field.workers))
+            field.work()
+            await field.stop(worker, now=True)
+        told = await field.becomes(sent[0]["id"], "assigned")
+        assert told["technician"] == "ada"
+        assert field.carrier.world.ledger.twice() == {}
