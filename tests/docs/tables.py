@@ -33,7 +33,8 @@ from headway.runtime.lanes import LaneOptions
 from headway.runtime.signals import SignalOptions
 from headway.runtime.sources.source import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
-from headway.server.metrics.families import FAMILIES
+from headway.server.metrics.families import FAMILIES, Family
+from headway.systems.calls.seen.families import FAMILIES as OF_CALLS
 from tests.docs import http_tables
 from tests.docs.docstrings import items, summary
 from tests.docs.pages import ROOT
@@ -89,11 +90,11 @@ def settings() -> str:
     return table(("key in headway.toml", "variable", "default", "meaning"), rows())
 
 
-def metrics() -> str:
+def metrics(families: Iterable[Family] = FAMILIES) -> str:
     """What Prometheus is told."""
     rows = (
         (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help)
-        for one in FAMILIES
+        for one in families
     )
     return table(("metric", "kind", "labels", "meaning"), rows)
 
@@ -184,6 +185,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "moves": moves,
     "settings": settings,
     "metrics": metrics,
+    "calls_metrics": lambda: metrics(OF_CALLS),
     "JobOptions": lambda: options_of(JobOptions, read_options("", {"name": "name"}), skip=()),
     "LaneOptions": lambda: options(LaneOptions),
     "EntryOptions": lambda: options(EntryOptions),

@@ -127,12 +127,26 @@ async def test_due_to_dial_and_the_wait_at_gates_are_told_apart(rig: Rig, world:
 
 async def test_the_backlog_and_workers_are_told(rig: Rig, world: World):
     await world.leads(7)
+    await world.leads(3, "zenith")
+    await world.close("tenant:zenith")
     await world.live("a", "b")
     await world.live("c", lease_ms=1)
     world.clock.advance(10)
     found = await scraped(rig)
-    assert value(found, "overdue") == 7
+    assert value(found, "overdue") == 10
+    assert value(found, "ready") == 7
+    assert value(found, "largest_reseller_ratio") == 0.7
+    assert value(found, "pools_without_number") == 0
     assert value(found, "workers") == 2
+
+
+async def test_pools_without_a_number_are_counted_while_leads_wait_for_them(rig: Rig, world: World):
+    for number in ("+15550001", "+15550002"):
+        await world.close(f"calls.numbers/{number}")
+    assert value(await scraped(rig), "pools_without_number") == 0
+    await world.leads(1)
+    await world.check(1)
+    assert value(await scraped(rig), "pools_without_number") == 1
 
 
 async def test_what_was_counted_is_told_by_label(rig: Rig, world: World):

@@ -42,6 +42,17 @@ class Backlog:
         """All of them."""
         return self.waiting + self.parked
 
+    @property
+    def largest(self) -> tuple[str, float]:
+        """The reseller with most of those that were looked at, and its share of them.
+
+        Without others that wait too, nobody's, and 0.
+        """
+        if len(self.by_tenant) < 2:
+            return "", 0.0
+        tenant, most = max(self.by_tenant.items(), key=lambda one: one[1])
+        return tenant, most / sum(self.by_tenant.values())
+
 
 async def look_at_backlog(store: Store, lane: LaneView | None) -> Backlog:
     """Looks at the leads that came first and last; a bounded number of reads.

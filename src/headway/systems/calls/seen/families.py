@@ -22,6 +22,18 @@ NUMBER_USABLE = gauge(
     "calls_number_usable", "Whether calls may be made from the number: 1 or 0.", "number"
 )
 OVERDUE = gauge("calls_overdue", "Leads that are due and wait, parked ones included.")
+READY = gauge(
+    "calls_ready",
+    "Of these, those that could go at once: every shared gate that they need is open; of many, by "
+    "a sample.",
+)
+LARGEST = gauge(
+    "calls_largest_reseller_ratio",
+    "The largest share of waiting leads that one reseller has, 0 to 1; 0 while no other waits.",
+)
+WITHOUT_NUMBER = gauge(
+    "calls_pools_without_number", "Pools for which leads wait, and of which no number can be used."
+)
 WORKERS = gauge("calls_workers", "Live workers that serve the lane of calls.")
 OUTCOMES = counter("calls_attempts", f"Attempts that ended, by outcome; {_COUNTED}.", "outcome")
 INTAKES = counter("calls_intakes", f"Requests that brought leads; {_COUNTED}.")
@@ -51,6 +63,9 @@ FAMILIES: tuple[Family, ...] = (
     LINES_USED,
     NUMBER_USABLE,
     OVERDUE,
+    READY,
+    LARGEST,
+    WITHOUT_NUMBER,
     WORKERS,
     OUTCOMES,
     INTAKES,

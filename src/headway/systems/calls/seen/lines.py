@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.contract.store import Store
@@ -64,6 +65,22 @@ class LinePool:
     def usable(self) -> bool:
         """Whether any of its numbers can be used."""
         return any(line.usable for line in self.lines)
+
+
+def without_number(pools: Sequence[LinePool], waits: Mapping[str, int]) -> dict[str, LinePool]:
+    """The pools for which leads wait, and of which no number can be used, by name.
+
+    A pool that somebody has closed as a whole is meant to wait.
+
+    Args:
+        pools: of numbers.
+        waits: how many leads wait, by gate.
+    """
+    return {
+        pool.name: pool
+        for pool in pools
+        if not pool.usable and not pool.closed and waits.get(pool.name, 0)
+    }
 
 
 async def look_at_lines(store: Store) -> tuple[LinePool, ...]:

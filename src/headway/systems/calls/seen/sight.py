@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.contract.store import Store
-from headway.contract.views import WorkerView
+from headway.contract.views import LaneView, WorkerView
 from headway.server.alerts.facts import Facts
 from headway.server.overview import Overview
 from headway.systems.calls.seen.backlog import LANE, Backlog, look_at_backlog
@@ -58,17 +58,21 @@ async def look_at_calls(store: Store, tally: Tally, facts: Facts) -> Sight | Non
     if facts.overview is None:
         return None
     overview = facts.overview
-    lane = next((one for one in overview.lanes if one.name == LANE), None)
     now = overview.stats.now
     return Sight(
         at=facts.at,
         now=now,
-        backlog=await look_at_backlog(store, lane),
+        backlog=await look_at_backlog(store, lane_of(overview)),
         pools=await look_at_lines(store),
         dials=await look_at_dials(store, now),
         workers=workers_of(overview),
         totals=await tally.totals(),
     )
+
+
+def lane_of(overview: Overview) -> LaneView | None:
+    """The lane of calls; None if there was no lead yet."""
+    return next((one for one in overview.lanes if one.name == LANE), None)
 
 
 def workers_of(overview: Overview) -> tuple[WorkerView, ...]:

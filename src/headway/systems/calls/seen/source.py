@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from prometheus_client.core import Metric
 
 from headway.contract.store import Store
-from headway.core.state import State
 from headway.server.metrics.families import Family
 from headway.server.metrics.samples import Labels, Samples, one
 from headway.server.overview import Overview
 from headway.systems.calls.seen import families
-from headway.systems.calls.seen.backlog import LANE
+from headway.systems.calls.seen.backlog import look_at_backlog
 from headway.systems.calls.seen.dials import Dials, look_at_dials, percentile
-from headway.systems.calls.seen.lines import LinePool, look_at_lines
-from headway.systems.calls.seen.sight import workers_of
+from headway.systems.calls.seen.lines import LinePool, look_at_lines, without_number
+from headway.systems.calls.seen.sight import lane_of, workers_of
 from headway.systems.calls.seen.tally import Event, Tally, Totals
 
 QUANTILES = (("0.5", 50), ("0.95", 95), ("0.99", 99))
@@ -58,9 +57,20 @@ class CallMetrics:
         found = list(_of_totals(await self._tally.totals()))
         if overview is None:
             return found
-        found += _of_lines(await look_at_lines(self._store))
+        pools = await look_at_lines(self._store)
+        backlog = await look_at_backlog(self._store, lane_of(overview))
+        found += _of_lines(pools)
         found += _of_dials(await look_at_dials(self._store, overview.stats.now))
-        return found + _of_overview(overview)
+        now = overview.stats.now
+        live = sum(worker.lease_until > now for worker in workers_of(overview))
+        return [
+            *found,
+            one(families.OVERDUE, backlog.overdue),
+            one(families.READY, backlog.ready),
+            one(families.LARGEST, backlog.largest[1]),
+            one(families.WITHOUT_NUMBER, len(without_number(pools, backlog.by_gate))),
+            one(families.WORKERS, live),
+        ]
 
 
 def _of_totals(totals: Totals) -> Iterator[Metric]:
@@ -99,15 +109,3 @@ def _of_dials(dials: Dials) -> Iterator[Metric]:
             if ms is not None:
                 samples.put(ms / 1000, quantile)
         yield samples.metric()
-
-
-def _of_overview(overview: Overview) -> list[Metric]:
-    overdue = sum(
-        lane.counts.get(state, 0)
-        for lane in overview.lanes
-        for state in (State.WAITING, State.PARKED)
-        if lane.name == LANE
-    )
-    now = overview.stats.now
-    live = sum(worker.lease_until > now for worker in workers_of(overview))
-    return [one(families.OVERDUE, overdue), one(families.WORKERS, live)]

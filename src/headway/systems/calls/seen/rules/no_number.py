@@ -6,15 +6,12 @@ from collections.abc import Sequence
 
 from headway.server.alerts.alert import Severity
 from headway.server.alerts.rule import Finding, Lasting
-from headway.systems.calls.seen.lines import LinePool
+from headway.systems.calls.seen.lines import LinePool, without_number
 from headway.systems.calls.seen.sight import Sight
 
 
 class NoNumber:
-    """Finds pools for which leads wait, and of which no number can be used.
-
-    A pool that somebody has closed as a whole is meant to wait.
-    """
+    """Finds pools for which leads wait, and of which no number can be used."""
 
     name = "no_number"
     severity = Severity.P1
@@ -31,11 +28,7 @@ class NoNumber:
     def look(self, facts: Sight) -> Sequence[Finding]:
         """The pools that have been without a number for so long."""
         waits = facts.backlog.by_gate
-        without = {
-            pool.name: pool
-            for pool in facts.pools
-            if not pool.usable and not pool.closed and waits.get(pool.name, 0)
-        }
+        without = without_number(facts.pools, waits)
         return [
             Finding(subject=name, text=_text(without[name], waits[name]))
             for name, ms in self._lasting.note(list(without), facts.at).items()

@@ -30,15 +30,12 @@ class OneTenant:
 
     def look(self, facts: Sight) -> Sequence[Finding]:
         """The reseller that dominates, if there is one."""
-        by_tenant = facts.backlog.by_tenant
-        if len(by_tenant) < 2 or facts.backlog.waiting < self._least:
+        tenant, share = facts.backlog.largest
+        if share <= self._above or facts.backlog.waiting < self._least:
             return ()
-        tenant, most = max(by_tenant.items(), key=lambda one: one[1])
-        looked = sum(by_tenant.values())
-        if most <= self._above * looked:
-            return ()
+        others = len(facts.backlog.by_tenant) - 1
         text = (
-            f"{100 * most // looked} of 100 leads that wait are of the reseller {tenant}, and "
-            f"{len(by_tenant) - 1} others wait too"
+            f"{share:.0%} of the leads that wait are of the reseller {tenant}, and {others} others "
+            "wait too"
         )
         return (Finding(subject=tenant or "none", text=text),)
