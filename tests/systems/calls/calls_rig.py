@@ -131,7 +131,8 @@ class Calls:
                 return found
         except TimeoutError:
             leads = (await self.ask("/leads"))["rows"]
-            message = f"never {what}: {leads}"
+            told = [(one, await self.told(one["id"])) for one in leads]
+            message = f"never {what}: {[(one, now['why']) for one, now in told]}"
             raise AssertionError(message) from None
 
     async def until_status(self, lead: str, status: str, **more: Any) -> Any:
@@ -161,6 +162,16 @@ class Calls:
         """Permits and their holders agree."""
         found = await self.store.read(AuditQuery())
         assert not found.differences, found
+
+    async def close(self, gate: str, reason: str = "a complaint") -> None:
+        """Closes a gate, as an operator does."""
+        reply = await self.call("POST", "/v1/closures", {"gate": gate, "reason": reason})
+        assert reply.status_code == 200, reply.text
+
+    async def open(self, gate: str) -> None:
+        """Opens it again."""
+        reply = await self.call("DELETE", f"/v1/closures/{gate}")
+        assert reply.status_code == 200, reply.text
 
     async def jump(self, clock: LiveClock, ms: int) -> None:
         """Moves the store's time on, and lets all look at it."""

@@ -182,7 +182,9 @@ async def _refused(
     """
     view = await _view(desk, job)
     _log.warning("lead %s from %s: %s", job.id, number.number, refused)
-    detail = f"{refused.provider_code} {refused.message}".strip()
+    code, detail = refused.provider_code, refused.message
+    if code not in detail:
+        detail = f"{code} {detail}"
     if refused.concerns == CALLEE:
         desk.tally.happened(Event.OUTCOME, Outcome.FAILED)
         verdict = judge(view, job.run, template, Outcome.FAILED, detail)

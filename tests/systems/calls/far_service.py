@@ -1,0 +1,60 @@
+"""A service of a caller's that is asked before a lead is called, on a free port of this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from headway.server.listening.listener import Address, Listener
+
+
+@dataclass(kw_only=True)
+class FarService:
+    """What it was asked, and what it answers.
+
+    Attributes:
+        url: where it is asked.
+        asked: the bodies, in their order.
+        answers: a JSON value; a status; or None to hang. The last one goes on.
+        held: set once it hangs.
+    """
+
+    url: str = ""
+    asked: list[Any] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=lambda: [{"allowed": True}])
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+    free: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def answer(self, request: Request) -> Response:
+        said = self.answers[min(len(self.asked), len(self.answers) - 1)]
+        self.asked.append(await request.json())
+        if said is None:
+            self.held.set()
+            await self.free.wait()
+            said = {"allowed": True}
+        return Response(status_code=said) if isinstance(said, int) else JSONResponse(said)
+
+
+@asynccontextmanager
+async def far_service() -> AsyncIterator[FarService]:
+    """The service, until the block ends."""
+    far = FarService()
+    app = Starlette(routes=[Route("/check", far.answer, methods=["POST"])])
+    listener = Listener(app, Address(port=0))
+    running = asyncio.create_task(listener.run())
+    await listener.answers()
+    far.url = f"{listener.url}/check"
+    try:
+        yield far
+    finally:
+        far.free.set()
+        listener.stop(now=True)
+        await running

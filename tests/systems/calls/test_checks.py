@@ -1,0 +1,165 @@
+"""Pre-checks: made before any line is asked for, again if they are stale, and what they decide."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.contract.views import GatesQuery
+from headway.stores import open_store
+from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
+from tests.systems.calls.far_service import FarService, far_service
+
+
+@pytest.fixture
+async def far() -> AsyncIterator[FarService]:
+    async with far_service() as found:
+        yield found
+
+
+@pytest.fixture
+async def calls(tmp_path: Path) -> AsyncIterator[Calls]:
+    async with calling(tmp_path) as found:
+        await found.number()
+        yield found
+
+
+def http(far: FarService, **more: Any) -> dict[str, Any]:
+    return {"check": "http", "url": far.url, "tries": 1, **more}
+
+
+@pytest.mark.parametrize(
+    ("check", "phone", "why"),
+    [
+        ({"check": "blacklist", "phones": ["+14155550100"]}, PHONE, "blacklist"),
+        ({"check": "blacklist", "phones": ["+1900*"]}, "+19005550100", "blacklist"),
+        ({"check": "validity"}, "+11155550100", "no number"),
+        ({"check": "validity", "countries": ["+44"]}, PHONE, "country"),
+    ],
+)
+async def test_a_check_that_says_no_finishes_the_lead_with_its_reason(
+    calls: Calls, check: dict[str, Any], phone: str, why: str
+) -> None:
+    await calls.template("checked", checks=[check])
+    told = await calls.finished(await calls.lead(phone, template="checked"))
+    assert told["outcome"] == "PRECHECK_FAILED"
+    assert why in told["reason"]
+    assert told["attempt_count"] == 0
+    passes = await calls.finished(await calls.lead("+442079460123", template="checked"))
+    assert passes["outcome"] == "COMPLETED"
+
+
+async def test_a_service_of_the_callers_is_asked_and_obeyed(calls: Calls, far: FarService) -> None:
+    check = http(far, field="answer.call", expected="yes")
+    await calls.template("asked", checks=[check])
+    far.answers = [{"answer": {"call": "yes"}}, {"answer": {"call": "no"}}]
+    lead = await calls.lead(template="asked", payload={"n": 1})
+    assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+    assert far.asked[0] == {
+        "lead_id": lead,
+        "phone": PHONE,
+        "tz": "America/Los_Angeles",
+        "reseller": "acme",
+        "template": "asked",
+        "payload": {"n": 1},
+    }
+    told = await calls.finished(await calls.lead("+14155550111", template="asked"))
+    assert told["outcome"] == "PRECHECK_FAILED"
+    assert "answer.call is 'no'" in told["reason"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcome"), [("proceed", "COMPLETED"), ("skip", "PRECHECK_FAILED")]
+)
+@pytest.mark.parametrize("trouble", [None, 500, {"else": 1}, 302])
+async def test_a_service_that_does_not_answer_is_asked_again_and_then_its_policy_decides(
+    calls: Calls, far: FarService, policy: str, outcome: str, trouble: Any
+) -> None:
+    far.answers = [trouble]
+    check = http(far, tries=3, timeout="50ms", on_failure=policy)
+    await calls.template("asked", checks=[check])
+    told = await calls.finished(await calls.lead(template="asked"))
+    assert told["outcome"] == outcome
+    assert len(far.asked) == 3
+
+
+async def test_no_line_is_held_while_a_lead_is_checked(calls: Calls, far: FarService) -> None:
+    far.answers = [None]
+    await calls.template("asked", checks=[http(far, timeout="1m")])
+    lead = await calls.lead(template="asked")
+    await far.held.wait()
+    (gate,) = (await calls.store.read(GatesQuery(names=("calls.numbers",)))).rows
+    assert gate.used == 0
+    assert (await calls.told(lead))["status"] == "BACKLOG"
+    assert (await calls.finished(await calls.lead("+14155550111")))["outcome"] == "COMPLETED"
+    far.free.set()
+    assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+
+
+async def test_a_template_that_is_gone_or_changed_holds_for_those_who_wait(calls: Calls) -> None:
+    await calls.change(NUMBER, status="DISABLED")
+    await calls.template("t")
+    await calls.template("u")
+    first, second = [await calls.lead(f"+1415555011{n}", template="tu"[n]) for n in range(2)]
+    await calls.until_why(first, "calls.numbers")
+    await calls.until_why(second, "calls.numbers")
+    assert (await calls.call("DELETE", "/templates/u")).status_code == 204
+    told = await calls.finished(second)
+    assert told["outcome"] == "PRECHECK_FAILED"
+    assert "no template 'u'" in told["reason"]
+    await calls.template("t", say="Other words.")
+    await calls.change(NUMBER, status="AVAILABLE")
+    await calls.finished(first)
+    (call,) = calls.calls_to("+14155550110")
+    assert call.heard == ["Other words."]
+
+
+async def test_a_stale_check_is_made_again_before_the_dial(tmp_path: Path, far: FarService) -> None:
+    clock = LiveClock()
+    store = open_store("memory://", clock=clock)
+    async with calling(tmp_path, store=store) as calls:
+        await calls.template("asked", checks=[http(far)], check_valid="5m")
+        fresh, stale = [await calls.lead(f"+1415555011{n}", template="asked") for n in range(2)]
+        await calls.until_why(fresh, "calls.numbers")
+        await calls.until_why(stale, "calls.numbers")
+        assert len(far.asked) == 2
+        far.answers = [{"allowed": False}]
+        await calls.jump(clock, 300_000 + 60_000)
+        await calls.number()
+        for lead in (fresh, stale):
+            told = await calls.finished(lead)
+            assert (told["outcome"], told["attempt_count"]) == ("PRECHECK_FAILED", 0)
+        assert len(far.asked) == 4
+        await calls.audit()
+    await store.close()
+
+
+async def test_a_fresh_check_is_not_made_again(calls: Calls, far: FarService) -> None:
+    await calls.change(NUMBER, status="DISABLED")
+    await calls.template("asked", checks=[http(far)])
+    lead = await calls.lead(template="asked")
+    await calls.until_why(lead, "calls.numbers")
+    await calls.change(NUMBER, status="AVAILABLE")
+    await calls.finished(lead)
+    assert len(far.asked) == 1
+
+
+async def test_a_check_at_the_dial_holds_its_line_for_a_bounded_time(
+    calls: Calls, far: FarService
+) -> None:
+    far.answers = [{"allowed": True}, None]
+    template = {"check_valid": 0, "recheck_within": "50ms"}
+    await calls.template("skips", checks=[http(far, timeout="1m")], **template)
+    await calls.template(
+        "proceeds", checks=[http(far, timeout="1m", on_failure="proceed")], **template
+    )
+    await calls.change(NUMBER, status="DISABLED")
+    skipped = await calls.lead(template="skips")
+    await calls.until_why(skipped, "calls.numbers")
+    await calls.change(NUMBER, status="AVAILABLE")
+    told = await calls.finished(skipped)
+    assert told["outcome"] == "PRECHECK_FAILED"
+    assert "50 ms" in told["reason"]

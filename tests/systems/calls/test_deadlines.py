@@ -1,0 +1,157 @@
+"""Calls of whose end nobody tells: the provider is asked, and no live line is freed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.stores import open_store
+from headway.systems.calls.seen.tally import Event
+from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
+
+DEADLINE_MS = 1_800_000
+AGAIN_MS = 300_000
+
+
+@pytest.fixture
+def clock() -> LiveClock:
+    return LiveClock()
+
+
+@pytest.fixture
+async def calls(tmp_path: Path, clock: LiveClock) -> AsyncIterator[Calls]:
+    """No webhook ever comes."""
+    store = open_store("memory://", clock=clock)
+    async with calling(tmp_path, store=store, post_lost=1.0) as found:
+        await found.number()
+        await found.template(max_retry=0)
+        yield found
+    await store.close()
+
+
+async def dialled(calls: Calls) -> str:
+    lead = await calls.lead()
+
+    async def known() -> Any:
+        attempts = (await calls.told(lead))["attempts"]
+        return attempts and attempts[-1]["call_id"]
+
+    await calls.until(known, "a call")
+    return lead
+
+
+async def over(calls: Calls) -> None:
+    """All calls have ended, and nobody has said so."""
+    await calls.carrier.until(
+        lambda world: all(one.ended_at for one in world.ledger.calls.values()), "ended"
+    )
+
+
+async def deadline(calls: Calls, lead: str) -> int:
+    at = (await calls.job(lead)).deadline_at
+    assert at is not None
+    return at
+
+
+async def asked_again(calls: Calls, lead: str, before: int) -> None:
+    """The provider was asked, and the deadline moved on by what it said."""
+
+    async def moved() -> bool:
+        left = await deadline(calls, lead) - await calls.rig.service.now()
+        return await deadline(calls, lead) != before and left <= AGAIN_MS
+
+    await calls.until(moved, "a later deadline")
+
+
+async def test_a_call_that_ended_unheard_ends_with_its_own_outcome(
+    calls: Calls, clock: LiveClock
+) -> None:
+    lead = await dialled(calls)
+    await over(calls)
+    assert (await calls.told(lead))["status"] == "PROCESSING"
+    waits = await calls.lead("+14155550111")
+    await calls.until_why(waits, "1 of 1")
+    await calls.jump(clock, DEADLINE_MS)
+    assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+    await calls.until_status(waits, "PROCESSING")
+    totals = await calls.system.desk.tally.totals()
+    assert totals[Event.WEBHOOK_LOST, NUMBER] == 1
+    await calls.audit()
+
+
+async def test_a_live_line_is_not_freed_however_often_its_deadline_comes(
+    calls: Calls, clock: LiveClock
+) -> None:
+    calls.carrier.person(PHONE, "talks", talk_s=10_000_000)
+    lead = await dialled(calls)
+    await calls.carrier.until(
+        lambda world: all(one.status == "in-progress" for one in world.ledger.calls.values())
+    )
+    waits = await calls.lead("+14155550111")
+    for ahead in (DEADLINE_MS, AGAIN_MS, AGAIN_MS):
+        before = await deadline(calls, lead)
+        await calls.jump(clock, ahead)
+        await asked_again(calls, lead, before)
+        assert (await calls.told(lead))["status"] == "PROCESSING"
+        await calls.until_why(waits, "1 of 1")
+    (call,) = calls.calls_to()
+    await calls.carrier.world.hang_up(call.sid)
+    await calls.jump(clock, AGAIN_MS)
+    assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+
+
+async def test_a_call_that_the_provider_does_not_know_is_lost_at_its_deadline_and_not_before(
+    calls: Calls, clock: LiveClock
+) -> None:
+    lead = await dialled(calls)
+    calls.carrier.world.ledger.calls.clear()
+    await calls.jump(clock, DEADLINE_MS - 60_000)
+    assert (await calls.told(lead))["status"] == "PROCESSING"
+    await calls.jump(clock, 60_000)
+    told = await calls.finished(lead)
+    assert told["outcome"] == "WEBHOOK_LOST"
+    assert told["attempts"][0]["outcome"] == "WEBHOOK_LOST"
+    await calls.audit()
+
+
+async def test_a_lost_call_is_made_again_where_the_template_says_so(
+    calls: Calls, clock: LiveClock
+) -> None:
+    await calls.template(retry_on=["WEBHOOK_LOST"], max_retry=1, retry_offset="0s")
+    lead = await dialled(calls)
+    calls.carrier.world.ledger.calls.clear()
+    await calls.jump(clock, DEADLINE_MS)
+    await calls.until_status(lead, "PROCESSING", attempt_count=2)
+    assert (await calls.told(lead))["attempts"][0]["outcome"] == "WEBHOOK_LOST"
+
+
+async def test_while_the_provider_does_not_answer_the_line_is_kept(
+    calls: Calls, clock: LiveClock
+) -> None:
+    lead = await dialled(calls)
+    await over(calls)
+    calls.carrier.world.change({"away": True})
+    before = await deadline(calls, lead)
+    await calls.jump(clock, DEADLINE_MS)
+    await asked_again(calls, lead, before)
+    assert (await calls.told(lead))["status"] == "PROCESSING"
+    calls.carrier.world.change({"away": False})
+    await calls.jump(clock, 60_000)
+    assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+
+
+async def test_a_late_webhook_and_a_deadline_end_a_lead_once(
+    calls: Calls, clock: LiveClock
+) -> None:
+    lead = await dialled(calls)
+    await over(calls)
+    attempt = (await calls.told(lead))["attempts"][0]
+    await calls.jump(clock, DEADLINE_MS)
+    told = await calls.finished(lead)
+    reply = await calls.webhook(f"{lead}:{attempt['run']}", attempt["call_id"], "busy", n=2)
+    assert reply.status_code == 204
+    assert await calls.told(lead) == told
+    await calls.audit()

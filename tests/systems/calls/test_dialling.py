@@ -1,0 +1,110 @@
+"""Dialling: at most once, again only after a definite refusal, by another provider only then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, calling
+
+
+async def test_a_callee_that_the_provider_refuses_is_tried_again_as_the_template_says(
+    tmp_path: Path,
+) -> None:
+    async with calling(tmp_path) as calls:
+        await calls.number()
+        await calls.template(retry_offset="0s", max_retry=2)
+        calls.carrier.person(PHONE, "refused")
+        told = await calls.finished(await calls.lead())
+        assert told["outcome"] == "FAILED"
+        assert [one["outcome"] for one in told["attempts"]] == ["FAILED"] * 3
+        assert "2" in told["attempts"][0]["detail"]
+        assert not calls.calls_to()
+        await calls.audit()
+
+
+async def test_a_number_that_the_provider_refuses_rests_and_another_is_taken(
+    tmp_path: Path,
+) -> None:
+    async with calling(tmp_path, numbers=[OTHER]) as calls:
+        await calls.number(NUMBER)
+        calls.carrier.person(PHONE, "talks")
+        lead = await calls.lead()
+        await calls.until_why(lead, "calls.numbers", "opens at")
+        told = await calls.told(lead)
+        assert told["attempts"][0]["outcome"] == "NUMBER_UNAVAILABLE"
+        await calls.number(OTHER)
+        told = await calls.finished(lead)
+        assert told["outcome"] == "COMPLETED"
+        assert [one["number"] for one in told["attempts"]] == [NUMBER, OTHER]
+        await calls.audit()
+
+
+async def test_a_lead_whose_numbers_are_all_refused_ends_so(tmp_path: Path) -> None:
+    settings = {"number_rest": "1ms", "most_refused": 3}
+    async with calling(tmp_path, settings=settings, numbers=[OTHER]) as calls:
+        await calls.number(NUMBER)
+        told = await calls.finished(await calls.lead())
+        assert told["outcome"] == "NUMBER_UNAVAILABLE"
+        assert told["attempt_count"] == 3
+
+
+async def test_too_many_requests_rest_the_number_and_cost_the_lead_nothing(tmp_path: Path) -> None:
+    async with calling(tmp_path) as calls:
+        await calls.number()
+        await calls.template(max_retry=0)
+        calls.carrier.person(PHONE, "too_many", "talks")
+        lead = await calls.lead()
+
+        await calls.until_why(lead, "calls.numbers")
+        (first,) = (await calls.told(lead))["attempts"]
+        assert first["outcome"] == "NUMBER_UNAVAILABLE"
+        await calls.open(f"calls.numbers/{NUMBER}")
+        told = await calls.finished(lead)
+        assert told["outcome"] == "COMPLETED"
+        assert len(calls.calls_to()) == 1
+
+
+@pytest.mark.parametrize("trouble", ["unsure", "cut"])
+async def test_a_call_of_which_nothing_is_known_is_not_placed_again(
+    tmp_path: Path, trouble: str
+) -> None:
+    async with calling(tmp_path) as calls:
+        await calls.number()
+        await calls.template(retry_offset="0s", providers=["second"])
+        calls.carrier.person(PHONE, trouble)
+        told = await calls.finished(await calls.lead())
+        assert told["attempt_count"] == 1
+        (call,) = calls.calls_to()
+        assert call.plan.ref.startswith(told["id"])
+        assert not calls.carrier.world.ledger.twice()
+        assert told["outcome"] == "COMPLETED"
+
+
+async def test_the_second_provider_is_asked_after_a_definite_refusal_alone(tmp_path: Path) -> None:
+    second = {"simulated": {"answer": 1.0, "speed": 1_000}}
+    async with calling(tmp_path, telephony=second, numbers=[OTHER]) as calls:
+        await calls.number(NUMBER)
+        await calls.template(providers=["simulated"])
+        simulated = calls.system.desk.parts.exchange.voices["simulated"].world.ledger  # type: ignore[attr-defined]  # the simulated one's own
+        told = await calls.finished(await calls.lead())
+        (attempt,) = told["attempts"]
+        assert (attempt["provider"], attempt["outcome"]) == ("simulated", "COMPLETED")
+        assert len(simulated.calls) == 1
+        calls.carrier.world.numbers.add(NUMBER)
+        calls.carrier.person("+14155550111", "unsure")
+        told = await calls.finished(await calls.lead("+14155550111"))
+        assert told["attempt_count"] == 1
+        assert len(simulated.calls) == 1
+        assert len(calls.calls_to("+14155550111")) == 1
+
+
+async def test_what_is_said_is_filled_in_from_the_payload(tmp_path: Path) -> None:
+    async with calling(tmp_path) as calls:
+        await calls.number()
+        await calls.template(say="Hello {name}, {n} items, {missing}{nested}.")
+        payload = {"name": "Ada <&>", "n": 3, "nested": {"x": 1}}
+        await calls.finished(await calls.lead(payload=payload))
+        (call,) = calls.calls_to()
+        assert call.heard == ["Hello Ada <&>, 3 items, ."]

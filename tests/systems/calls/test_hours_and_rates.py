@@ -1,0 +1,102 @@
+"""Calling hours in the lead's own zone, and how often one customer is called."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headway.stores import open_store
+from tests.systems.calls.calls_rig import PHONE, Calls, LiveClock, calling
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def clock() -> LiveClock:
+    return LiveClock()
+
+
+@pytest.fixture
+async def calls(tmp_path: Path, clock: LiveClock) -> AsyncIterator[Calls]:
+    store = open_store("memory://", clock=clock)
+    async with calling(tmp_path, store=store) as found:
+        await found.number(channels=50)
+        yield found
+    await store.close()
+
+
+async def test_a_lead_waits_for_the_hours_of_its_own_zone(calls: Calls, clock: LiveClock) -> None:
+    # It is Thursday, 00:00 in London; 16:00 of the day before in Los Angeles.
+    await calls.template("day", hours={"spans": "09:00-18:00", "days": "mon-fri"})
+    here = await calls.lead(template="day", tz="America/Los_Angeles")
+    there = await calls.lead("+14155550111", template="day", tz="Europe/London")
+    assert (await calls.finished(here))["outcome"] == "COMPLETED"
+    await calls.until_why(there, "calls.hours:day:Europe/London", "09:00")
+    now = await calls.call("POST", f"/leads/{there}/dispatch-now")
+    within = now.json()["expected_dispatch_within_ms"]
+    assert 8 * HOUR_MS < within <= 9 * HOUR_MS + 1_000
+    await calls.jump(clock, 9 * HOUR_MS - 60_000)
+    assert not calls.calls_to("+14155550111")
+    await calls.jump(clock, 60_000)
+    assert (await calls.finished(there))["outcome"] == "COMPLETED"
+
+
+async def test_hours_that_change_hold_for_those_who_wait(calls: Calls) -> None:
+    await calls.template("day", hours={"spans": "09:00-10:00"})
+    lead = await calls.lead(template="day", tz="UTC")
+    await calls.until_why(lead, "calls.hours:day:UTC")
+    await calls.template("day", hours={"spans": "00:00-23:59"})
+    assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+    await calls.template("day", hours={"spans": "09:00-10:00"})
+    lead = await calls.lead("+14155550111", template="day", tz="UTC")
+    await calls.until_why(lead, "calls.hours:day:UTC")
+    await calls.template("day")
+    assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+
+
+async def test_hours_that_come_hold_for_those_who_wait(calls: Calls) -> None:
+    await calls.change("+15550001001", status="DISABLED")
+    lead = await calls.lead(template="default", tz="UTC")
+    await calls.until_why(lead, "calls.numbers")
+    await calls.template("default", hours={"spans": "09:00-10:00"})
+    await calls.until_why(lead, "calls.hours:default:UTC")
+    await calls.change("+15550001001", status="AVAILABLE")
+    await calls.until_why(lead, "calls.hours:default:UTC")
+    assert not calls.calls_to()
+
+
+async def test_one_customer_is_called_seven_times_an_hour_and_not_once_more(
+    calls: Calls, clock: LiveClock
+) -> None:
+    leads = [await calls.lead() for _ in range(7)]
+    for lead in leads:
+        await calls.finished(lead)
+    more = [await calls.lead() for _ in range(2)]
+    for lead in more:
+        await calls.until_why(lead, f"calls.customer:{PHONE}")
+    other = await calls.lead("+14155550111")
+    await calls.finished(other)
+    assert len(calls.calls_to()) == 7
+    await calls.jump(clock, HOUR_MS - 60_000)
+    assert len(calls.calls_to()) == 7
+    await calls.jump(clock, 60_000)
+    for lead in more:
+        assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+    await calls.audit()
+
+
+async def test_a_templates_own_rate_holds_beside_the_houses(calls: Calls, clock: LiveClock) -> None:
+    await calls.template("rare", customer_limit=1, customer_per="1d")
+    first = await calls.lead(template="rare")
+    await calls.finished(first)
+    second = await calls.lead(template="rare")
+    await calls.until_why(second, f"calls.customer:rare:{PHONE}")
+    await calls.finished(await calls.lead())
+    await calls.template("rare", customer_limit=2, customer_per="1d")
+    assert (await calls.finished(second))["outcome"] == "COMPLETED"
+    third = await calls.lead(template="rare")
+    await calls.until_why(third, f"calls.customer:rare:{PHONE}")
+    await calls.jump(clock, 24 * HOUR_MS)
+    assert (await calls.finished(third))["outcome"] == "COMPLETED"

@@ -1,0 +1,160 @@
+"""Numbers: whose they are, how many lines they have, and what holds at once when they change."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, Calls, calling
+
+THIRD = "+15550001003"
+
+
+@pytest.fixture
+async def calls(tmp_path: Path) -> AsyncIterator[Calls]:
+    """Everybody who is called goes on talking."""
+    async with calling(tmp_path, talk="1000000s", post_lost=1.0) as found:
+        yield found
+
+
+async def from_(calls: Calls, lead: str) -> str:
+    """The number from which a lead is called."""
+    told = await calls.until_status(lead, "PROCESSING")
+
+    async def known() -> Any:
+        found = await calls.told(lead)
+        return found["attempts"] and found["attempts"][-1]["call_id"] and found
+
+    told = await calls.until(known, "a call")
+    return str(told["attempts"][-1]["number"])
+
+
+async def end(calls: Calls, lead: str) -> None:
+    """The call of a lead ends."""
+    attempt = (await calls.told(lead))["attempts"][-1]
+    await calls.webhook(f"{lead}:{attempt['run']}", attempt["call_id"], "completed", n=3)
+
+
+async def test_a_reseller_is_called_from_its_own_numbers_and_others_from_the_default(
+    calls: Calls,
+) -> None:
+    await calls.number(NUMBER, channels=5)
+    await calls.number(OTHER, reseller="acme")
+    assert await from_(calls, await calls.lead()) == OTHER
+    waits = await calls.lead("+14155550111")
+    await calls.until_why(waits, "calls.numbers:acme")
+    assert await from_(calls, await calls.lead("+14155550112", reseller="globex")) == NUMBER
+
+
+async def test_without_a_number_a_lead_waits_and_says_why(calls: Calls) -> None:
+    lead = await calls.lead()
+    await calls.until_why(lead, "pool calls.numbers has no members")
+    await calls.number(NUMBER)
+    assert await from_(calls, lead) == NUMBER
+
+
+async def test_the_number_with_the_most_free_lines_is_taken(calls: Calls) -> None:
+    await calls.number(NUMBER, channels=2)
+    await calls.number(OTHER, channels=2)
+    used = [await from_(calls, await calls.lead(f"+1415555010{n}")) for n in range(4)]
+    assert sorted(used) == [NUMBER, NUMBER, OTHER, OTHER]
+    assert used[0] != used[1]
+
+
+async def test_more_channels_hold_at_once_and_fewer_leave_live_calls_alone(calls: Calls) -> None:
+    await calls.number(NUMBER)
+    first = await calls.lead()
+    await from_(calls, first)
+    second = await calls.lead("+14155550101")
+    await calls.until_why(second, "1 of 1")
+    await calls.change(NUMBER, maximum_channels=2)
+    await from_(calls, second)
+    await calls.change(NUMBER, maximum_channels=1)
+    third = await calls.lead("+14155550102")
+    assert (await calls.told(first))["status"] == "PROCESSING"
+    await end(calls, first)
+    await calls.until_why(third, "1 of 1")
+    await end(calls, second)
+    await from_(calls, third)
+    await calls.audit()
+
+
+async def test_a_disabled_number_begins_no_call_and_its_live_calls_go_on(calls: Calls) -> None:
+    await calls.number(NUMBER, channels=2)
+    first = await calls.lead()
+    await from_(calls, first)
+    await calls.change(NUMBER, status="DISABLED")
+    second = await calls.lead("+14155550111")
+    await calls.until_why(second, "no member with a capacity above 0")
+    assert (await calls.told(first))["status"] == "PROCESSING"
+    await end(calls, first)
+    assert (await calls.told(first))["outcome"] == "COMPLETED"
+    assert (await calls.told(second))["status"] == "BACKLOG"
+    await calls.change(NUMBER, status="AVAILABLE")
+    assert await from_(calls, second) == NUMBER
+
+
+async def test_leads_that_wait_go_to_the_resellers_own_number_as_soon_as_there_is_one(
+    calls: Calls,
+) -> None:
+    lead = await calls.lead()
+    await calls.until_why(lead, "calls.numbers has no members")
+    await calls.number(OTHER, reseller="acme")
+    assert await from_(calls, lead) == OTHER
+    waits = await calls.lead("+14155550111")
+    await calls.until_why(waits, "calls.numbers:acme")
+    await calls.number(NUMBER)
+    reply = await calls.call("DELETE", f"/numbers/{OTHER}")
+    assert reply.status_code == 204
+    assert await from_(calls, waits) == NUMBER
+    assert (await calls.told(lead))["status"] == "PROCESSING"
+
+
+async def test_a_template_has_a_pool_of_its_own(calls: Calls) -> None:
+    await calls.number(NUMBER, channels=9)
+    await calls.template("vip", numbers="gold")
+    lead = await calls.lead(template="vip")
+    await calls.until_why(lead, "calls.pool:gold has no members")
+    await calls.number(OTHER, pool="gold")
+    assert await from_(calls, lead) == OTHER
+    await calls.change(OTHER, pool=None)
+    waits = await calls.lead("+14155550111", template="vip")
+    await calls.until_why(waits, "calls.pool:gold has no members")
+    await calls.template("vip")
+    assert await from_(calls, waits) in {NUMBER, OTHER}
+
+
+async def test_a_paused_reseller_starts_nothing_and_loses_nothing(calls: Calls) -> None:
+    await calls.number(NUMBER, channels=9)
+    for gate in ("tenant:acme", "all", "lane:calls", f"calls.numbers/{NUMBER}"):
+        await calls.close(gate)
+        lead = await calls.lead(f"+1415555{len(gate):04}")
+        await calls.until_why(lead, "calls.numbers" if "/" in gate else "a complaint")
+        assert not calls.calls_to(f"+1415555{len(gate):04}")
+        await calls.open(gate)
+        assert await from_(calls, lead) == NUMBER
+
+
+async def test_what_is_no_number_is_refused(calls: Calls) -> None:
+    await calls.number(NUMBER)
+    good = {"number": THIRD, "provider": "twilio", "maximum_channels": 1}
+    for wrong, status in (
+        ({"number": NUMBER}, 409),
+        ({"provider": "nobody"}, 422),
+        ({"maximum_channels": 0}, 422),
+        ({"number": "15550001003"}, 422),
+        ({"status": "BUSY"}, 422),
+        ({"reseller": "a{b}"}, 422),
+    ):
+        reply = await calls.call("POST", "/numbers", {**good, **wrong})
+        assert reply.status_code == status, reply.text
+    for path, body in ((THIRD, {"status": "DISABLED"}), ("nothing", {})):
+        assert (await calls.call("PATCH", f"/numbers/{path}", body)).status_code == 404
+    none = await calls.call("PATCH", f"/numbers/{NUMBER}", {"status": None})
+    assert none.status_code == 422
+    listed = (await calls.ask("/numbers"))["rows"]
+    assert [one["number"] for one in listed] == [NUMBER]
+    assert PHONE not in str(listed)

@@ -1,0 +1,151 @@
+"""What providers say of calls: early, late, twice, out of order, of no call, and unsigned."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.systems.calls.seen.tally import Event
+from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, calling
+
+SILENT: dict[str, Any] = {"post_lost": 1.0}
+"""The carrier's own webhooks never come: the test posts them."""
+
+
+@pytest.fixture
+async def calls(tmp_path: Path) -> AsyncIterator[Calls]:
+    async with calling(tmp_path, **SILENT) as found:
+        await found.number()
+        await found.template(retry_offset="0s", max_retry=1)
+        found.carrier.person(PHONE, "talks", talk_s=1_000_000)
+        yield found
+
+
+async def called(calls: Calls, n: int = 1) -> tuple[str, str, str]:
+    """A lead whose n-th call was placed; the reference of its run, and the call's id."""
+    rows = (await calls.ask("/leads"))["rows"]
+    lead = rows[0]["id"] if rows else await calls.lead()
+
+    async def known() -> Any:
+        attempts = (await calls.told(lead))["attempts"]
+        return attempts[n - 1] if len(attempts) >= n and attempts[n - 1]["call_id"] else None
+
+    attempt = await calls.until(known, f"call {n}")
+    return lead, f"{lead}:{attempt['run']}", attempt["call_id"]
+
+
+async def totals(calls: Calls, event: Event) -> dict[str, int]:
+    found = await calls.system.desk.tally.totals()
+    return {label: times for (one, label), times in found.items() if one == event}
+
+
+async def test_a_call_that_ends_frees_its_line_and_finishes_its_lead(calls: Calls) -> None:
+    lead, ref, call = await called(calls)
+    waits = await calls.lead("+14155550111")
+    await calls.until_why(waits, "calls.numbers", "1 of 1")
+    reply = await calls.webhook(ref, call, "completed", n=3, CallDuration="7")
+    assert reply.status_code == 204
+    assert (await calls.told(lead))["outcome"] == "COMPLETED"
+    job = await calls.job(lead)
+    assert job.result is not None
+    assert b'"duration_s":7' in job.result
+    await calls.until_status(waits, "PROCESSING")
+    await calls.audit()
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"), [("busy", "BUSY"), ("no-answer", "NO_ANSWER"), ("failed", "FAILED")]
+)
+async def test_a_call_that_reached_nobody_is_made_again_as_often_as_the_template_says(
+    calls: Calls, status: str, outcome: str
+) -> None:
+    lead, first, call = await called(calls)
+    await calls.webhook(first, call, status, n=2)
+    _, second, other = await called(calls, 2)
+    assert (second, other) != (first, call)
+    await calls.webhook(second, other, status, n=2)
+    told = await calls.finished(lead)
+    assert told["outcome"] == outcome
+    assert [one["outcome"] for one in told["attempts"]] == [outcome, outcome]
+    assert told["attempt_count"] == len(calls.calls_to()) == 2
+    counted = await calls.ask("/leads/outcomes")
+    assert counted == {"outcomes": {outcome: 2}, "under_way": 0, "leads": 1, "complete": True}
+
+
+async def test_a_webhook_that_comes_twice_is_applied_once(calls: Calls) -> None:
+    lead, ref, call = await called(calls)
+    for _ in range(3):
+        assert (await calls.webhook(ref, call, "busy", n=2)).status_code == 204
+    _, second, other = await called(calls, 2)
+    assert (await calls.webhook(ref, call, "busy", n=2)).status_code == 204
+    assert (await calls.told(lead))["status"] == "PROCESSING"
+    await calls.webhook(second, other, "completed", n=3)
+    assert (await calls.told(lead))["attempt_count"] == 2
+    assert (await totals(calls, Event.WEBHOOK_TWICE))[NUMBER] == 3
+    assert await totals(calls, Event.OUTCOME) == {"BUSY": 1, "COMPLETED": 1}
+
+
+async def test_a_late_webhook_changes_nothing(calls: Calls) -> None:
+    lead, ref, call = await called(calls)
+    await calls.webhook(ref, call, "completed", n=3)
+    before = await calls.told(lead)
+    for n, status in enumerate(["ringing", "in-progress", "busy", "completed"], 4):
+        assert (await calls.webhook(ref, call, status, n=n)).status_code == 204
+    assert await calls.told(lead) == before
+    assert (await totals(calls, Event.WEBHOOK_LATE))[NUMBER] == 4
+    await calls.audit()
+
+
+async def test_a_webhook_of_an_earlier_attempt_does_not_end_the_next(calls: Calls) -> None:
+    lead, ref, call = await called(calls)
+    await calls.webhook(ref, call, "busy", n=2)
+    await called(calls, 2)
+    assert (await calls.webhook(ref, call, "completed", n=3)).status_code == 204
+    assert (await calls.told(lead))["status"] == "PROCESSING"
+
+
+async def test_a_webhook_in_the_wrong_order_does_not_undo_what_was_said(calls: Calls) -> None:
+    lead, ref, call = await called(calls)
+    await calls.webhook(ref, call, "in-progress", n=2)
+    progress = (await calls.job(lead)).progress
+    assert progress is not None
+    assert b"in-progress" in progress
+    await calls.webhook(ref, call, "ringing", n=1)
+    assert (await calls.job(lead)).progress == progress
+    await calls.webhook(ref, call, "completed", n=3)
+    assert (await calls.told(lead))["outcome"] == "COMPLETED"
+
+
+async def test_an_answered_call_has_its_whole_time_from_then_on(calls: Calls) -> None:
+    lead, ref, call = await called(calls)
+    before = (await calls.job(lead)).deadline_at
+    await calls.webhook(ref, call, "in-progress", n=2)
+    after = (await calls.job(lead)).deadline_at
+    assert before is not None
+    assert after is not None
+    assert after > before
+
+
+async def test_a_webhook_that_is_not_signed_is_refused(calls: Calls) -> None:
+    lead, ref, call = await called(calls)
+    url = f"{calls.rig.url}/calls/hooks/twilio?ref={ref}"
+    form = {"CallSid": call, "CallStatus": "completed", "AccountSid": calls.carrier.account_sid}
+    for headers in ({}, {"X-Twilio-Signature": "bm90aGluZw=="}):
+        reply = await calls.rig.http.post(url, data=form, headers=headers)
+        assert reply.status_code == 401
+    other = await calls.rig.http.post(url.replace("/twilio", "/nobody"), data=form)
+    assert other.status_code == 404
+    assert (await calls.told(lead))["status"] == "PROCESSING"
+
+
+async def test_a_webhook_of_no_call_is_heard_and_counted(calls: Calls) -> None:
+    lead, _, _ = await called(calls)
+    stray = "CA" + "9" * 32
+    gone = f"{lead[:-12]}000000000000:1"
+    for ref in (gone, "nonsense", f"{lead}:99"):
+        assert (await calls.webhook(ref, stray, "completed", n=3)).status_code == 204
+    assert (await totals(calls, Event.WEBHOOK_ORPHAN))["twilio"] == 3
+    assert (await calls.told(lead))["status"] == "PROCESSING"
