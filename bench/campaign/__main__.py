@@ -89,6 +89,7 @@ def _row(seen: Seen) -> dict[str, Any]:
         "most": seen.most,
         "minutes_of_the_day": round((seen.ended_at - START) / 60_000, 1),
         "least_and_most_of_a_reseller": [starts[0], starts[-1]] if starts else [],
+        "why_asked": dict(sorted(seen.asked.items())),
         "wall_s": round(seen.wall_s, 1),
         "faults": len(seen.faults),
     }

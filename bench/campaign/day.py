@@ -15,36 +15,44 @@ from dataclasses import dataclass, field
 import headway as hw
 from bench.campaign.allowed import Allowed
 from bench.campaign.plan import (
+    CAP,
+    CAPPED,
     CHANNELS,
+    EMPTY_POOL,
     HOUR,
     LANE,
     MINUTE,
     NUMBERS,
     OFFSETS,
     OPENS,
+    OWN_POOL,
     PAUSED,
     POOL,
     SECOND,
     START,
     Campaign,
     Lead,
+    dial_gates,
     numbers,
+    pool_of,
 )
+from bench.campaign.reasons import Reasons
 from headway.contract.claims import Claimed
 from headway.contract.definitions import (
     CloseGate,
+    DeclareGate,
     DeclareLane,
     DefineRequest,
     Item,
     LaneSpec,
     OpenGate,
+    ResetGate,
     SetGate,
 )
 from headway.contract.outcomes import HandedOver, NextStage, Outcome
 from headway.contract.signals import Decided, Signal
 from headway.contract.store import Store
-from headway.contract.views import AuditQuery, JobsQuery, StatsQuery, WhyQuery
-from headway.core.state import State
+from headway.contract.views import AuditQuery, StatsQuery
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.worker import PlayedWorker
 
@@ -52,6 +60,8 @@ HANDLERS = 400
 BEAT = 10 * SECOND
 SWEEP = MINUTE
 FULL = NUMBERS * CHANNELS
+ENOUGH = 50_000
+"""Leads with which every reason comes up."""
 
 
 @dataclass(slots=True)
@@ -64,7 +74,8 @@ class Seen:
         allowed_ms: channels that could have been in use, summed over time.
         starts: calls by reseller.
         most: the most channels in use at once.
-        whys: the sentence for a sample of each reason.
+        whys: a sentence for each reason.
+        asked: how often `why` was asked about each reason, and was right.
         faults: what must not be.
     """
 
@@ -74,6 +85,7 @@ class Seen:
     starts: Counter[str] = field(default_factory=Counter)
     most: int = 0
     whys: dict[str, str] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     calls: int = 0
     ended_at: int = 0
@@ -97,13 +109,14 @@ class Day:
         self._events: list[tuple[int, int, str, str]] = []
         self._n = 0
         self._running: dict[str, int] = {}
-        self._in_use = 0
-        self._channels = FULL
+        self._unchecked: dict[str, Lead] = {}
+        self._ready: dict[str, Lead] = {}
         self._on: Counter[str] = Counter()
         self._dialled: set[str] = set()
         self._number_of: dict[str, str] = {}
         self._last = (START, 0, 0)
         self.allowed = Allowed()
+        self.reasons = Reasons(store, self.allowed)
         self.seen = Seen()
 
     async def play(self) -> Seen:
@@ -112,9 +125,11 @@ class Day:
         app = hw.App(store=self._store)
         self._plan.declare(app)
         await app.declare()
-        fair = LaneSpec(name=LANE, fair="tenant")
-        await self._define(DeclareLane(spec=fair))
+        own = [dial_gates(name)[0] for name in (OWN_POOL, EMPTY_POOL)]
+        fair = DeclareLane(spec=LaneSpec(name=LANE, fair="tenant"))
+        await self._define(fair, *(DeclareGate(spec=one) for one in own))
         jobs = self._plan.jobs()
+        self._unchecked = dict(self._plan.leads)
         for first in range(0, len(jobs), 1_000):
             await self._store.enqueue(jobs[first : first + 1_000])
         self._told(f"{len(jobs)} leads are in the store after {time.monotonic() - began:.0f} s")
@@ -122,7 +137,7 @@ class Day:
         while True:
             next_at = await self._claim_all()
             self._count()
-            if self.seen.calls >= len(jobs) and not self._in_use:
+            if self.seen.calls >= len(jobs) and not self.allowed.in_use:
                 break
             await self._go_on(next_at)
         await self._close(len(jobs))
@@ -132,18 +147,24 @@ class Day:
     # ------------------------------------------------------------------ what happens, and when
 
     def _schedule(self) -> None:
-        first_number = next(iter(numbers()))
-        for at, what, whom in (
-            (START + BEAT, "beat", ""),
-            (START + SWEEP, "sweep", ""),
-            (START + 20 * MINUTE, "pause", PAUSED),
-            *((START + n * MINUTE, "why", "") for n in (2, 10, 21, 40)),
-            (START + 60 * MINUTE, "resume", PAUSED),
-            (START + 12 * MINUTE, "shrink", first_number),
-            (START + 17 * MINUTE, "grow", first_number),
-            *((_opens_at(tz), "hours", tz) for tz in OFFSETS),
+        for minute, what, whom in (
+            *((n, "why", "") for n in (2, 10, 21, 40, 50.5, 75)),
+            (0, "cap", CAPPED),
+            (12, "shrink", numbers()[0]),
+            (17, "grow", numbers()[0]),
+            (20, "pause", PAUSED),
+            (25, "enable", numbers()[-2]),
+            (28, "add", numbers()[-1]),
+            (35, "uncap", CAPPED),
+            (50, "halt", f"lane:{LANE}"),
+            (51, "go on", f"lane:{LANE}"),
+            (60, "resume", PAUSED),
         ):
-            self._push(at, what, whom)
+            self._push(START + int(minute * MINUTE), what, whom)
+        self._push(START + BEAT, "beat", "")
+        self._push(START + SWEEP, "sweep", "")
+        for tz in OFFSETS:
+            self._push(_opens_at(tz), "hours", tz)
 
     def _push(self, at: int, what: str, whom: str) -> None:
         self._n += 1
@@ -180,28 +201,50 @@ class Day:
             case "sweep":
                 await self._store.sweep(1_000)
                 self._push(at + SWEEP, "sweep", "")
+            case "why":
+                await self.reasons.ask(self._unchecked.values(), self._ready.values(), at)
+            case "hours":
+                pass
+            case _:
+                await self._operate(what, whom)
+        self.allowed.pass_time(at)
+
+    async def _operate(self, what: str, whom: str) -> None:
+        """What an operator does."""
+        match what:
             case "pause" | "resume":
                 paused = what == "pause"
                 self.allowed.pause(whom, paused=paused)
                 gate = f"tenant:{whom}"
                 await self._define(CloseGate(name=gate) if paused else OpenGate(name=gate))
+            case "halt" | "go on":
+                self.allowed.lane_is_paused = what == "halt"
+                await self._define(CloseGate(name=whom) if what == "halt" else OpenGate(name=whom))
+            case "cap":
+                self.allowed.cap(whom, CAP)
+                await self._define(SetGate(name=f"tenant:{whom}", capacity=CAP))
+            case "uncap":
+                self.allowed.cap(whom, None)
+                await self._define(ResetGate(name=f"tenant:{whom}"))
             case "shrink" | "grow":
                 capacity = 2 if what == "shrink" else CHANNELS
-                self._channels = FULL - CHANNELS + capacity
+                self.allowed.resize(POOL, (NUMBERS - 3) * CHANNELS + capacity)
                 await self._define(SetGate(name=f"{POOL}/{whom}", capacity=capacity))
-            case "hours":
-                pass
-            case "why":
-                await self._ask_why()
+            case "enable":
+                self.allowed.resize(OWN_POOL, CHANNELS)
+                await self._define(SetGate(name=f"{OWN_POOL}/{whom}", capacity=CHANNELS))
+            case "add":
+                self.allowed.resize(EMPTY_POOL, CHANNELS)
+                await self._define(SetGate(name=EMPTY_POOL, members=((whom, CHANNELS),)))
             case _:
                 raise AssertionError(what)
-        self.allowed.pass_time(at)
 
     def _passed(self, whom: str) -> Outcome:
         job, _, run = whom.rpartition(":")
         lead = self._plan.leads[job]
         self._running.pop(job, None)
-        self.allowed.ready(lead)
+        self._ready[job] = lead
+        self.allowed.check_ends(lead)
         return NextStage(job, int(run), stage="dial", gates=self._plan.dial_gates(lead))
 
     # ------------------------------------------------------------------------------- the claims
@@ -216,7 +259,10 @@ class Day:
             for one in reply.jobs:
                 if one.stage == "check":
                     self._running[one.id] = one.run
-                    lead = self._plan.leads[one.id]
+                    lead = self._unchecked.pop(one.id)
+                    if reply.now < lead.due_at:
+                        self.seen.faults.append(f"{one.id} was checked before it was due")
+                    self.allowed.check_begins(lead)
                     self._push(reply.now + lead.check_ms, "checked", f"{one.id}:{one.run}")
             if dials:
                 await self._dial(dials, reply.now)
@@ -233,17 +279,18 @@ class Day:
             lead = self._plan.leads[one.id]
             self._check(one, lead, now)
             self.allowed.dialled(lead, now)
-            self._in_use += 1
-            self._on[one.members[POOL]] += 1
+            number = one.members[pool_of(lead.reseller)]
+            self._on[number] += 1
             self._dialled.add(one.id)
-            self._number_of[one.id] = one.members[POOL]
+            self._number_of[one.id] = number
+            self._ready.pop(one.id, None)
             self.seen.starts[lead.reseller] += 1
             self._push(now + lead.talk_ms, "ended", f"{one.id}:{one.run}")
-        self.seen.most = max(self.seen.most, self._in_use)
+        self.seen.most = max(self.seen.most, self.allowed.in_use)
 
     def _check(self, one: Claimed, lead: Lead, now: int) -> None:
         faults = self.seen.faults
-        number = one.members[POOL]
+        number = one.members[pool_of(lead.reseller)]
         self.allowed.pass_time(now)
         if one.id in self._dialled:
             faults.append(f"{one.id} was dialled twice")
@@ -253,12 +300,16 @@ class Day:
             faults.append(f"{lead.phone} was called more than it may be at {now}")
         if self.allowed.is_paused(lead.reseller):
             faults.append(f"{one.id} of {lead.reseller} was dialled while that was paused")
+        if not self.allowed.room(lead.reseller):
+            faults.append(f"{one.id} of {lead.reseller} was dialled above its cap")
+        if self.allowed.lane_is_paused:
+            faults.append(f"{one.id} was dialled while its lane was paused")
         if self._on[number] >= CHANNELS:
             faults.append(f"{number} had {self._on[number]} calls when one more began")
 
     def _end(self, lead: Lead) -> None:
         self._on[self._number_of.pop(lead.id)] -= 1
-        self._in_use -= 1
+        self.allowed.ended(lead)
         self.seen.calls += 1
         if self.seen.calls % 10_000 == 0:
             minutes = (self._clock() - START) / MINUTE
@@ -269,10 +320,8 @@ class Day:
     def _count(self) -> None:
         now = self._clock()
         self.allowed.pass_time(now)
-        free = max(0, self._channels - self._in_use)
-        allowed = self._in_use + (self.allowed.startable(now, free) if free else 0)
-        # A capacity that was lowered revokes nothing: what is on may be above it for a while.
-        point = (now, self._in_use, allowed)
+        used = self.allowed.in_use
+        point = (now, used, used + self.allowed.startable(now))
         if not self.seen.points or self.seen.points[-1][1:] != point[1:]:
             self.seen.points.append(point)
         self._last = point
@@ -285,41 +334,12 @@ class Day:
     async def _define(self, *items: Item) -> None:
         await self._store.define(DefineRequest(items=items, author="campaign", reason="a bench"))
 
-    async def _ask_why(self) -> None:
-        """One sentence for each reason for which a lead waits now."""
-        page = await self._store.read(
-            JobsQuery(lane=LANE, states=(State.WAITING, State.PARKED), limit=1_000)
-        )
-        dials = [one for one in page.rows if one.stage == "dial"]
-        now = self._clock()
-        wanted: dict[str, str] = {}
-        for one in dials:
-            lead = self._plan.leads[one.id]
-            self.allowed.pass_time(now)
-            if self.allowed.is_paused(lead.reseller):
-                wanted.setdefault("paused", one.id)
-            elif not self.allowed.is_open(lead.tz):
-                wanted.setdefault("outside hours", one.id)
-            elif one.state is State.PARKED:
-                wanted.setdefault("rate", one.id)
-            elif self._in_use >= self._channels:
-                wanted.setdefault("full", one.id)
-        words = {
-            "paused": ("tenant:", "closed"),
-            "outside hours": ("calls.hours",),
-            "rate": ("calls.customer",),
-            "full": (POOL, "full"),
-        }
-        for reason, job in wanted.items():
-            why = await self._store.read(WhyQuery(id=job))
-            sentence = str(why.sentence if why is not None else "")
-            self.seen.whys.setdefault(reason, sentence)
-            missing = [word for word in words[reason] if word not in sentence]
-            if missing:
-                self.seen.faults.append(f"why of {reason}: {sentence!r} lacks {missing}")
-
     async def _close(self, n: int) -> None:
         self.seen.ended_at = self._clock()
+        self.seen.whys, self.seen.asked = self.reasons.sentences, self.reasons.asked
+        self.seen.faults += self.reasons.faults
+        if n >= ENOUGH:
+            self.seen.faults += [f"nobody was asked why: {one}" for one in self.reasons.missing]
         stats = await self._store.read(StatsQuery())
         if stats.counts.get("succeeded") != n:
             self.seen.faults.append(f"{n} leads were sent, {stats.counts} are there")

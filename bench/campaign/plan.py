@@ -36,22 +36,44 @@ LIMIT, WINDOW = 7, HOUR
 NUMBERS, CHANNELS = 20, 5
 RESELLERS = 50
 PAUSED = "reseller-07"
-POOL, CHECKS = "calls.numbers", "calls.checks"
+CAPPED, CAP = "reseller-13", 2
+OWNER = "reseller-09"
+"""Has a number of its own, which is DISABLED at first."""
+EARLY = "reseller-11"
+"""Has a template whose pool has no number at first."""
+POOL, CHECKS, CHECKS_AT_ONCE = "calls.numbers", "calls.checks", 100
+OWN_POOL, EMPTY_POOL = f"calls.numbers:{OWNER}", "calls.pool:early"
 LANE = "calls"
+LATE_SHARE, LATE = 0.02, (30 * MINUTE, 80 * MINUTE)
+"""How many leads are due later than the others, and when."""
 
 
-def numbers() -> dict[str, int]:
-    """The numbers and their channels."""
-    return {f"+1555000{n:04}": CHANNELS for n in range(1, NUMBERS + 1)}
+def numbers() -> list[str]:
+    """All numbers; the last two are of pools of their own."""
+    return [f"+1555000{n:04}" for n in range(1, NUMBERS + 1)]
 
 
-def gates() -> tuple[list[GateSpec], list[GateSpec]]:
-    """The gates of the check, and those of the dial, as the system `calls` names them."""
-    checks = hw.Slots(CHECKS, 100)
-    pool = hw.Pool(POOL, numbers())
+def pool_of(reseller: str) -> str:
+    """From which numbers a reseller's leads are called."""
+    return {OWNER: OWN_POOL, EARLY: EMPTY_POOL}.get(reseller, POOL)
+
+
+def pools() -> dict[str, dict[str, int]]:
+    """The pools at the start, with the channels of their numbers."""
+    *shared, own, _ = numbers()
+    return {POOL: dict.fromkeys(shared, CHANNELS), OWN_POOL: {own: 0}, EMPTY_POOL: {}}
+
+
+def check_gate() -> GateSpec:
+    """What a check asks for."""
+    return hw.Slots(CHECKS, CHECKS_AT_ONCE)
+
+
+def dial_gates(pool: str) -> list[GateSpec]:
+    """What a dial asks for, as the system `calls` names it."""
     hours = hw.Hours("calls.hours:default:{tz}", "09:00-18:00", days="mon-sun", tz="{tz}")
     rate = hw.Rate("calls.customer:{phone}", LIMIT, per="1h")
-    return [checks], [pool, hours, rate]
+    return [hw.Pool(pool, pools()[pool], shared=True), hours, rate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +84,7 @@ class Lead:
     phone: str
     tz: str
     reseller: str
+    due_at: int
     check_ms: int
     talk_ms: int
     crowded: bool
@@ -78,14 +101,13 @@ class Campaign:
 
     def declare(self, app: hw.App) -> None:
         """Adds the kind to an app."""
-        check, dial = gates()
 
         @app.job(
             name="lead",
             lane=LANE,
             tenant="{reseller}",
             subject="{phone}",
-            stages={"check": [gate.take(hold="run") for gate in check], "dial": dial},
+            stages={"check": [check_gate().take(hold="run")], "dial": dial_gates(POOL)},
         )
         async def lead(phone: str, tz: str, reseller: str) -> None:
             del phone, tz, reseller
@@ -100,7 +122,8 @@ class Campaign:
         """What a lead asks for once it has passed its check."""
         assert self.kind is not None
         args = json.dumps({"phone": lead.phone, "tz": lead.tz, "reseller": lead.reseller})
-        return self.kind.uses("dial", LANE, lead.reseller, args.encode())
+        gates = dial_gates(pool_of(lead.reseller))
+        return self.kind.uses("dial", LANE, lead.reseller, args.encode(), gates)
 
     def jobs(self) -> list[NewJob]:
         """The leads as jobs, all due at the start."""
@@ -110,23 +133,29 @@ class Campaign:
         # One phone in 2,000 belongs to somebody who asked in thirty places: a rate has to bite.
         crowds = [f"+6690{n:08}" for n in range(max(1, self.size // 2_000))]
         zones, weights = list(ZONES), list(ZONES.values())
+        resellers = [f"reseller-{n:02}" for n in range(RESELLERS)]
+        special = {PAUSED, CAPPED, OWNER, EARLY}
         for n in range(self.size):
             tz = draw.choices(zones, weights)[0]
-            crowded = draw.random() < 0.015
+            reseller = draw.choice(resellers)
+            # What concerns one reseller and what concerns one phone are told apart.
+            crowded = draw.random() < 0.015 and reseller not in special
+            due_at = START + (draw.randrange(*LATE) if draw.random() < LATE_SHARE else 0)
             phone = draw.choice(crowds) if crowded else f"+6680{n:08}"
             if crowded:
                 tz = zones[0]
             job = self.kind.make(
                 phone=phone,
                 tz=tz,
-                reseller=f"reseller-{draw.randrange(RESELLERS):02}",
-                due=datetime.fromtimestamp(START / 1000, tz=UTC),
+                reseller=reseller,
+                due=datetime.fromtimestamp(due_at / 1000, tz=UTC),
             )
             self.leads[job.id] = Lead(
                 id=job.id,
                 phone=phone,
                 tz=tz,
                 reseller=job.tenant,
+                due_at=due_at,
                 check_ms=draw.randrange(500, 3_000, 500),
                 talk_ms=draw.randrange(1_000, 10_000, 100),
                 crowded=crowded,
