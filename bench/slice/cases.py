@@ -1,0 +1,243 @@
+"""What is measured: a campaign's slice, single leads with channels free, and a full pool."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.slice.check_service import checking
+from bench.slice.office import Office
+from bench.slice.plan import (
+    MINUTE,
+    PAUSED,
+    RENTED,
+    RENTED_LEFT,
+    SECOND,
+    ZONES,
+    Lead,
+    Plan,
+)
+from bench.slice.processes import Running, started
+from bench.slice.use import Called, Use, joined, parts, use_of
+
+CHECK_S = 0.2
+RAMP = 3 * SECOND
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What is to be measured.
+
+    Attributes:
+        talk: how long calls last, least and most; half a second of setup comes first.
+        align: whether to begin so that hours open soon after.
+    """
+
+    leads: int
+    numbers: int = 20
+    channels: int = 5
+    talk: str = "500ms,9500ms"
+    align: bool = True
+
+
+async def a_slice(folder: Path, store: str, asked: Asked) -> tuple[dict[str, Any], Use]:
+    """A campaign in real time: hours open, a reseller is paused, a number loses channels."""
+    with started(folder, store, asked.talk) as (carrier, server):
+        office = Office(server.url, carrier.url)
+        async with checking(CHECK_S) as check:
+            begins_at = _begin_at(align=asked.align)
+            plan = Plan(
+                numbers=asked.numbers,
+                channels=asked.channels,
+                leads=asked.leads,
+                begins_at=begins_at,
+            )
+            for number in plan.all_numbers():
+                await office.number(number, plan.channels)
+            for name, spans in plan.hours().items():
+                await office.template(name, check, spans)
+            leads = plan.all_leads()
+            ids = await office.send(leads, _written(begins_at))
+            cpu = {}
+            await asyncio.gather(
+                _operate(office, plan),
+                _cpu(begins_at + RAMP, 30.0, {"server": server, "carrier": carrier}, cpu),
+                office.until_finished(len(ids)),
+            )
+        found, use = _told(
+            plan,
+            joined(await office.jobs(), ledger := await office.calls(), _by_id(ids, leads)),
+            ledger,
+        )
+        await office.close()
+        return {**found, "cpu_of_a_core": cpu}, use
+
+
+async def single(folder: Path, store: str, n: int = 200) -> dict[str, Any]:
+    """Leads one by one, with channels free: from the due time to the call at the carrier."""
+    with started(folder, store, "100ms") as (carrier, server):
+        office = Office(server.url, carrier.url)
+        await office.number("+15550000001", 50)
+        first_at = _now() + 3 * SECOND
+        ids: list[str] = []
+        leads = [
+            Lead(
+                phone=f"+1415{3_000_000 + k}",
+                tz=ZONES[0],
+                template="default",
+                reseller="reseller-01",
+                opens_at=0,
+            )
+            for k in range(n)
+        ]
+        for k, one in enumerate(leads):
+            ids += await office.send([one], _written(first_at + 100 * k))
+        await office.until_finished(n)
+        calls = joined(await office.jobs(), await office.calls(), _by_id(ids, leads))
+        await office.close()
+        late = [one.placed_at - one.due_at for one in calls]
+        taken = [one.claimed_at - one.due_at for one in calls]
+        return {
+            "leads": len(calls),
+            "due to line taken ms": _spread(taken),
+            "due to call ms": _spread(late),
+        }
+
+
+async def full(folder: Path, store: str, n: int = 10_000, seconds: float = 10.0) -> dict[str, Any]:
+    """What leads cost that wait at a full pool: CPU of the server, beside that of an idle one."""
+    with started(folder, store, "30m") as (carrier, server):
+        office = Office(server.url, carrier.url)
+        await office.number("+15550000001", 5)
+        await asyncio.sleep(5)
+        idle = await _used(server, seconds)
+        leads = [
+            Lead(
+                phone=f"+1415{3_000_000 + k}",
+                tz=ZONES[0],
+                template="default",
+                reseller=f"reseller-{k % 50:02}",
+                opens_at=0,
+            )
+            for k in range(n)
+        ]
+        await office.send(leads, None)
+        while True:
+            # All have been checked, and stand at the pool.
+            before = server.cpu_s()
+            await asyncio.sleep(2)
+            if server.cpu_s() - before < 0.2:
+                break
+        waiting = await _used(server, seconds)
+        stats = await office.ask("GET", "/v1/stats")
+        await office.close()
+        return {"counts": stats["counts"], "idle_cpu": idle, "full_cpu": waiting}
+
+
+def _told(plan: Plan, calls: Sequence[Called], ledger: dict[str, Any]) -> tuple[Any, Use]:
+    at_carrier = use_of(plan, calls, lines=False)
+    lines = use_of(plan, calls, lines=True)
+    steady = use_of(plan, calls, lines=False, after_ms=RAMP)
+    spans = parts(plan, calls)
+    found = {
+        "calls": len(calls),
+        "backlog_s": round(at_carrier.span_ms / 1000, 1),
+        "use_at_the_carrier": round(at_carrier.share, 5),
+        "use_after_the_first_3_s": round(steady.share, 5),
+        "use_of_lines": round(lines.share, 5),
+        "most": at_carrier.most,
+        "mean_call_ms": round(sum(one.ended_at - one.placed_at for one in calls) / len(calls)),
+        "parts_ms": {name: _spread(found) for name, found in spans.items()},
+        "webhooks": ledger["webhooks"],
+        "requests": ledger["requests"],
+        "faults": _faults(plan, calls, ledger),
+    }
+    return found, at_carrier
+
+
+def _faults(plan: Plan, calls: Sequence[Called], ledger: dict[str, Any]) -> list[str]:
+    faults = [f"called twice: {ref}" for ref in ledger["twice"]]
+    if len(calls) != plan.leads:
+        faults.append(f"{plan.leads} leads were sent, {len(calls)} were called")
+    for one in calls:
+        if one.claimed_at < max(one.due_at, one.lead.opens_at):
+            faults.append(f"{one.lead.phone} was called before its time")
+        # A line that was taken just before the pause is dialled from.
+        if one.lead.reseller == PAUSED and (
+            plan.paused[0] + SECOND < one.claimed_at < plan.paused[1] - SECOND
+        ):
+            faults.append(f"{one.lead.phone} of a paused reseller was called")
+    for number, peak in ledger["peaks"].items():
+        if peak > plan.channels:
+            faults.append(f"{number} carried {peak} calls")
+    return faults
+
+
+async def _operate(office: Office, plan: Plan) -> None:
+    """What an operator does meanwhile."""
+    for at, act in sorted(
+        [
+            (plan.paused[0], lambda: office.close_gate(f"tenant:{PAUSED}")),
+            (plan.paused[1], lambda: office.open_gate(f"tenant:{PAUSED}")),
+            (plan.shrunk[0], lambda: office.channels(RENTED, RENTED_LEFT)),
+            (plan.shrunk[1], lambda: office.channels(RENTED, plan.channels)),
+        ],
+        key=lambda one: one[0],
+    ):
+        await _until(at)
+        await act()
+
+
+async def _cpu(
+    from_at: int, seconds: float, whose: dict[str, Running], found: dict[str, float]
+) -> None:
+    await _until(from_at)
+    before = {name: one.cpu_s() for name, one in whose.items()}
+    await asyncio.sleep(seconds)
+    for name, one in whose.items():
+        found[name] = round((one.cpu_s() - before[name]) / seconds, 3)
+
+
+async def _used(server: Running, seconds: float) -> float:
+    before = server.cpu_s()
+    await asyncio.sleep(seconds)
+    return round((server.cpu_s() - before) / seconds, 4)
+
+
+def _by_id(ids: Sequence[str], leads: Sequence[Lead]) -> dict[str, Lead]:
+    return dict(zip(ids, leads, strict=True))
+
+
+def _begin_at(*, align: bool) -> int:
+    """In ten seconds or more; aligned, so that hours open 25 seconds later."""
+    at = _now() + 10 * SECOND
+    return -(-(at - 35 * SECOND) // MINUTE) * MINUTE + 35 * SECOND if align else at
+
+
+async def _until(at: int) -> None:
+    await asyncio.sleep(max(0.0, (at - _now()) / 1000))
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def _written(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, tz=UTC).isoformat()
+
+
+def _spread(values: Sequence[int]) -> dict[str, float]:
+    if not values:
+        return {}
+    ordered = sorted(values)
+    return {
+        "mean": round(sum(ordered) / len(ordered), 1),
+        "p50": ordered[len(ordered) // 2],
+        "p99": ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))],
+        "most": ordered[-1],
+    }
