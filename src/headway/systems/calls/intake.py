@@ -16,6 +16,7 @@ from headway.core.errors import InvalidValue, UnknownRecord
 from headway.core.gates.spec import GateSpec
 from headway.core.instant import format_instant
 from headway.core.job import NewJob
+from headway.core.zone import find_zone
 from headway.server.access.caller import Caller
 from headway.server.for_callers.sending import send_jobs
 from headway.server.replies.error_members import add_members
@@ -25,6 +26,7 @@ from headway.systems.calls.book import Page
 from headway.systems.calls.desk import Desk
 from headway.systems.calls.template import DEFAULT, Template
 from headway.systems.calls.truth.row import LeadRow
+from headway.systems.telephony.phone import check_phone
 
 
 class Taken(NamedTuple):
@@ -58,6 +60,8 @@ class LeadRecipe:
         Raises:
             CallerError: the row is no lead.
         """
+        check_phone("the phone", row.phone)
+        find_zone(row.tz)
         made = self.made(row, job_id=row.lead, key=f"row:{row.id}", row_id=row.id)
         # A row that says when it is due has been spread when it was written, or is not ours to.
         return replace(made, due_at=row.due_at)

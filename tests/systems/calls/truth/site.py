@@ -22,7 +22,7 @@ from headway.systems.telephony.settings import read_exchange
 from tests.server.rig import Rig, serving
 from tests.systems.telephony.carrier_rig import CarrierRig
 
-LIMIT_S = 60
+LIMIT_S = 30
 NUMBERS = {"+15550001001": 2, "+15550001002": 1}
 """From where is called, and how many calls at once each number takes."""
 
@@ -58,7 +58,7 @@ class Site:
                 while not await holds():
                     await REAL.pause(0.02)
         except TimeoutError:
-            jobs = [(one.state, one.reason, one.stage) for one in await self.jobs()]
+            jobs = [(one.state, one.tenant, one.reason, one.stage) for one in await self.jobs()]
             message = f"never {what}: {jobs}; {self.live()}"
             raise AssertionError(message) from None
 

@@ -57,7 +57,7 @@ class Following:
         jobs = {job.id: job for job in map(self.job, rows) if job is not None}
         if not jobs:
             return []
-        query = JobsQuery(ids=tuple(jobs), trail=True, limit=len(jobs))
+        query = JobsQuery(ids=tuple(jobs), runs=True, trail=True, limit=len(jobs))
         known = {view.id: view for view in (await self._store().read(query)).rows}
         for view in known.values():
             await self._bring_in_line(view, jobs[view.id])

@@ -14,10 +14,21 @@ AUTHOR = "[calls.migration]"
 
 
 def is_elsewhere(view: JobView) -> bool:
-    """Whether a job ended because somebody else had its row, and not because of its lead."""
-    if view.state is State.DEAD:
-        return view.reason.startswith(NOT_OURS)
-    if view.state is not State.CANCELLED:
+    """Whether a job ended because somebody else had its row, and not because of its lead.
+
+    Args:
+        view: with its trail, which tells why one was cancelled while it ran.
+    """
+    if view.state not in {State.DEAD, State.CANCELLED}:
         return False
-    cancels = [note for note in view.trail if note.what == "cancel"]
-    return bool(cancels) and cancels[-1].reason.startswith(RELEASED)
+    if view.reason.startswith((NOT_OURS, RELEASED)):
+        return True
+    cancels = [note for note in view.trail if note.what.startswith("cancel ")]
+    released = bool(cancels) and cancels[-1].reason.startswith(RELEASED)
+    return view.state is State.CANCELLED and released and not _has_called(view)
+
+
+def _has_called(view: JobView) -> bool:
+    """Whether a job that was cancelled had begun its call, as far as its runs were read."""
+    last = view.runs[-1] if view.runs else None
+    return last is not None and last.handed_at is not None and not last.error.startswith(NOT_OURS)

@@ -1,0 +1,265 @@
+"""Rows that become ours and go back: what becomes of their jobs, and who may choose."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.contract.tokens import Role
+from headway.core.errors import InvalidValue
+from headway.core.state import State
+from headway.systems.calls.truth.chosen import Chosen, Mode
+from headway.systems.calls.truth.row import LeadRow
+from headway.systems.calls.truth.settings import read_migration
+from tests.systems.calls.truth.databases import make_theirs, run, settings_of
+from tests.systems.calls.truth.site import Site, calling, lead
+from tests.systems.telephony.carrier_rig import carrying
+
+LATER = "2099-01-01 12:00:00"
+NOW = "2026-01-01 12:00:00"
+
+
+@asynccontextmanager
+async def sited(folder: Path, due: str, count: int = 3, **more: Any) -> AsyncIterator[Site]:
+    """A site on a table with rows of the older system."""
+    url = f"sqlite:///{folder}/theirs.db"
+    await make_theirs(url)
+    for n in range(count):
+        await run(
+            url,
+            "INSERT INTO their_leads (msisdn, zone, partner, call_after, state, handled_by)"
+            " VALUES (:phone, 'America/Denver', :partner, :due, 'new', 'legacy')",
+            phone=f"+1555010{n:04}",
+            partner="acme" if n % 2 else "bolt",
+            due=due,
+        )
+    async with (
+        carrying(speed=1_000, ring="1s", talk="1s", numbers=["+15550001001"]) as carrier,
+        calling(
+            carrier,
+            f"sqlite:///{folder}/jobs.db",
+            f"sqlite:///{folder}/directory.db",
+            table=settings_of(url, every="1s"),
+            **{"numbers": {"+15550001001": 2}, **more},
+        ) as site,
+    ):
+        yield site
+
+
+async def rows(folder: Path) -> list[tuple[str | None, str, str | None]]:
+    found = await run(
+        f"sqlite:///{folder}/theirs.db",
+        "SELECT handled_by, state, result FROM their_leads ORDER BY lead_no",
+    )
+    return [(one["handled_by"], one["state"], one["result"]) for one in found]
+
+
+async def choose(site: Site, mode: str, **more: Any) -> dict[str, Any]:
+    body = {"mode": mode, **more}
+    reply = await site.rig.call(Role.OPERATOR, "PUT", "/calls/migration", body)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+async def states(site: Site) -> list[State]:
+    return [job.state for job in await site.jobs()]
+
+
+def test_a_growing_percentage_adds_rows_and_takes_none_away() -> None:
+    all_rows = [
+        LeadRow(id=str(n), phone="+1", tz="UTC", reseller="a", due_at=0) for n in range(4_000)
+    ]
+    before: set[str] = set()
+    for percent in (0.0, 0.5, 10.0, 30.0, 99.9, 100.0):
+        chosen = Chosen(mode=Mode.ADOPT, percent=percent)
+        now = {row.id for row in all_rows if chosen.has(row)}
+        assert before <= now
+        assert abs(len(now) / 40 - percent) < 3
+        before = now
+    assert len(before) == 4_000
+    of_one = Chosen(mode=Mode.ADOPT, percent=100.0, resellers=("b",))
+    assert not any(of_one.has(row) for row in all_rows)
+    assert not Chosen(mode=Mode.RELEASE, percent=100.0).has(all_rows[0])
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ({"mode": "adapt"}, "mode is 'adapt'"),
+        ({"percent": 101}, "percent is 101"),
+        ({"percent": True}, "percent is True"),
+        ({"resellers": "acme"}, "resellers is 'acme'"),
+        ({"procent": 1}, "did you mean percent"),
+        ({"batch": 0}, "batch is 0"),
+    ],
+)
+def test_a_migration_that_cannot_be_is_refused(written: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidValue, match=says):
+        read_migration(written)
+
+
+async def test_rows_that_go_back_leave_no_job_and_are_called_again_once_they_return(
+    tmp_path: Path,
+) -> None:
+    async with sited(tmp_path, LATER) as site:
+        told = await choose(site, "adopt", percent=100)
+        assert told["rows"]["theirs_pending"] == 3
+
+        async def ours() -> bool:
+            return await states(site) == [State.SCHEDULED] * 3
+
+        await site.until(ours, "adopted")
+        assert await rows(tmp_path) == [("headway", "new", None)] * 3
+        await choose(site, "release")
+
+        async def theirs() -> bool:
+            return await states(site) == [State.CANCELLED] * 3
+
+        await site.until(theirs, "released")
+        assert all(job.reason.startswith("RELEASED") for job in await site.jobs())
+        assert await rows(tmp_path) == [("legacy", "new", None)] * 3
+        await choose(site, "adopt", resellers=["acme"])
+
+        async def one_again() -> bool:
+            found = sorted((job.tenant, job.state) for job in await site.jobs())
+            return ("acme", State.SCHEDULED) in found and len(found) == 3
+
+        await site.until(one_again, "one is ours again")
+        assert await rows(tmp_path) == [
+            ("legacy", "new", None),
+            ("headway", "new", None),
+            ("legacy", "new", None),
+        ]
+        assert site.called() == []
+
+
+async def test_a_row_that_is_no_lead_stays_with_the_older_system(tmp_path: Path) -> None:
+    async with sited(tmp_path, LATER) as site:
+        await run(
+            f"sqlite:///{tmp_path}/theirs.db",
+            "UPDATE their_leads SET zone = 'Mars/Olympus' WHERE lead_no = 2",
+        )
+        await choose(site, "adopt", percent=100)
+
+        async def ours() -> bool:
+            return len(await site.jobs()) == 2
+
+        await site.until(ours, "adopted")
+        assert [owner for owner, _, _ in await rows(tmp_path)] == ["headway", "legacy", "headway"]
+
+
+async def test_a_row_that_is_changed_while_it_waits_is_called_as_it_is_then(
+    tmp_path: Path,
+) -> None:
+    async with sited(tmp_path, LATER, count=1) as site:
+        await choose(site, "adopt", percent=100)
+
+        async def ours() -> bool:
+            return await states(site) == [State.SCHEDULED]
+
+        await site.until(ours, "adopted")
+        await run(
+            f"sqlite:///{tmp_path}/theirs.db", "UPDATE their_leads SET msisdn = '+15550109999'"
+        )
+
+        async def changed() -> bool:
+            (job,) = await site.jobs()
+            return b'"+15550109999"' in job.args
+
+        await site.until(changed, "the job follows its row")
+
+
+async def test_a_row_that_was_taken_away_while_its_lead_waited_is_not_called(
+    tmp_path: Path,
+) -> None:
+    async with sited(tmp_path, NOW, count=1, numbers={}) as site:
+        await choose(site, "adopt", percent=100)
+
+        async def waits() -> bool:
+            return [job.stage for job in await site.jobs(State.WAITING)] == ["dial"]
+
+        await site.until(waits, "it waits for a number")
+        await choose(site, "off")
+        await run(f"sqlite:///{tmp_path}/theirs.db", "UPDATE their_leads SET handled_by = 'legacy'")
+        number = {"number": "+15550001001", "provider": "twilio", "maximum_channels": 1}
+        assert (await site.rig.call(Role.ADMIN, "POST", "/numbers", number)).status_code == 201
+
+        async def over() -> bool:
+            return await states(site) == [State.DEAD]
+
+        await site.until(over, "it ended")
+        (job,) = await site.jobs()
+        assert job.reason == "NOT_OURS: the row 1 is new, and is the older system's"
+        assert site.called() == []
+        assert await rows(tmp_path) == [("legacy", "new", None)]
+
+
+async def test_a_lead_that_is_called_again_goes_back_to_pending_between_its_calls(
+    tmp_path: Path,
+) -> None:
+    template = {"retry_offset": "1s"}
+    async with sited(tmp_path, NOW, count=1, template=template) as site:
+        site.carrier.person("+15550100000", "busy", "talks")
+        await choose(site, "adopt", percent=100)
+        seen: set[str] = set()
+
+        async def done() -> bool:
+            ((_, state, result),) = await rows(tmp_path)
+            if len(site.called()) == 1 and state == "new":
+                seen.add("between")
+            return (state, result) == ("closed", "COMPLETED")
+
+        await site.until(done, "called twice")
+        assert len(site.called()) == 2
+        assert seen == {"between"}
+
+
+async def test_only_who_may_define_gates_chooses_and_only_who_sees_all_is_told(
+    tmp_path: Path,
+) -> None:
+    async with sited(tmp_path, LATER, count=1) as site:
+        body = {"mode": "adopt", "percent": 100}
+        for role, status in (
+            (Role.PRODUCER, 403),
+            (Role.WORKER, 403),
+            (Role.VIEWER, 403),
+            (Role.OPERATOR, 200),
+        ):
+            reply = await site.rig.call(role, "PUT", "/calls/migration", body)
+            assert reply.status_code == status, (role, reply.text)
+        for path in ("/calls/migration", "/calls/migration/shadow"):
+            assert (await site.rig.call(Role.VIEWER, "GET", path)).status_code == 200
+            assert (await site.rig.call(Role.PRODUCER, "GET", path)).status_code == 403
+            some = await site.rig.token(Role.OPERATOR, tenants=["acme"], name=f"for {path}")
+            assert (await site.rig.call(some, "GET", path)).status_code == 403
+        wrong = await site.rig.call(Role.ADMIN, "PUT", "/calls/migration", {"mode": "adapt"})
+        assert wrong.status_code == 422, wrong.text
+        shown = await site.rig.ask(Role.VIEWER, "/calls/migration")
+        assert (shown["mode"], shown["percent"], shown["changed_by"]) == (
+            "adopt",
+            100.0,
+            str(Role.OPERATOR),
+        )
+
+
+async def test_what_is_chosen_where_no_column_says_whose_a_row_is_is_refused(
+    tmp_path: Path,
+) -> None:
+    async with (
+        carrying(numbers=["+15550001001"]) as carrier,
+        calling(
+            carrier,
+            f"sqlite:///{tmp_path}/jobs.db",
+            f"sqlite:///{tmp_path}/directory.db",
+            table={"own": True},
+            numbers={},
+        ) as site,
+    ):
+        reply = await site.rig.call(Role.ADMIN, "PUT", "/calls/migration", {"mode": "shadow"})
+        assert reply.status_code == 422, reply.text
+        assert "calls.table.columns.owner" in reply.text
+        assert (await site.post(lead(1))).status_code == 201

@@ -1,0 +1,106 @@
+"""The shadow: decisions are written down beside what the older system did, and nobody is called."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.contract.tokens import Role
+from headway.contract.views import GatesQuery, JobsQuery
+from tests.systems.calls.truth.databases import run
+from tests.systems.calls.truth.site import Site
+from tests.systems.calls.truth.test_adopting import choose, rows, sited
+
+COUNT = 6
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    """Six rows that are due, one number with two channels, calls of a quarter of a second."""
+    due = "2026-01-01 12:00:00"
+    more: dict[str, Any] = {"migration": {"talk": "250ms", "every": "1s"}}
+    async with sited(tmp_path, due, count=COUNT, **more) as one:
+        yield one
+
+
+async def test_a_shadow_decides_by_the_same_limits_and_calls_nobody(
+    site: Site, tmp_path: Path
+) -> None:
+    before = await rows(tmp_path)
+    await choose(site, "shadow", percent=100)
+
+    async def decided() -> bool:
+        return len((await site.rig.ask(Role.VIEWER, "/calls/migration/shadow"))["rows"]) == COUNT
+
+    await site.until(decided, "all are decided")
+    told = await site.rig.ask(Role.VIEWER, "/calls/migration/shadow")
+    assert told["comparison"] == {
+        "decided": COUNT,
+        "compared": 0,
+        "median_ms": None,
+        "p99_ms": None,
+    }
+    assert {one["number"] for one in told["rows"]} == {"+15550001001"}
+    assert all(one["decided_at"] > one["due_at"] and one["why"] for one in told["rows"])
+    # Two lines, and calls of 250 ms: of any three, the third waits for one of the others to end.
+    moments = [one["decided_at"] for one in told["rows"]]
+    assert all(third - first >= 250 for first, third in zip(moments, moments[2:], strict=False))
+    assert await rows(tmp_path) == before
+    assert site.called() == []
+    assert await site.jobs() == []
+
+
+async def test_gates_of_the_shadow_share_nothing_with_those_of_real_calls(site: Site) -> None:
+    await choose(site, "shadow", percent=100)
+
+    async def decided() -> bool:
+        return bool((await site.rig.ask(Role.VIEWER, "/calls/migration/shadow"))["rows"])
+
+    await site.until(decided, "one is decided")
+    gates = (await site.app.store.read(GatesQuery(limit=1_000))).rows
+    names = {gate.name for gate in gates}
+    assert {"calls.numbers", "shadow.calls.numbers"} <= names
+    jobs = (await site.app.store.read(JobsQuery(kind="lead_shadow", limit=100))).rows
+    assert all(use.name.startswith("shadow.") for job in jobs for use in job.gates)
+
+
+async def test_what_the_older_system_did_stands_beside_and_is_compared(
+    site: Site, tmp_path: Path
+) -> None:
+    await choose(site, "shadow", percent=100)
+
+    async def decided() -> bool:
+        return len((await site.rig.ask(Role.VIEWER, "/calls/migration/shadow"))["rows"]) == COUNT
+
+    await site.until(decided, "all are decided")
+    told = (await site.rig.ask(Role.VIEWER, "/calls/migration/shadow", limit=4))["rows"]
+    for one in told:
+        await run(
+            f"sqlite:///{tmp_path}/theirs.db",
+            "UPDATE their_leads SET state = 'closed', called_at ="
+            " strftime('%Y-%m-%d %H:%M:%f', :at / 1000.0, 'unixepoch') WHERE lead_no = :id",
+            at=one["decided_at"] - 1_500,
+            id=int(one["row_id"]),
+        )
+
+    async def compared() -> bool:
+        page = await site.rig.ask(Role.VIEWER, "/calls/migration/shadow")
+        return page["comparison"]["compared"] == 4
+
+    await site.until(compared, "four are compared")
+    page = await site.rig.ask(Role.VIEWER, "/calls/migration/shadow", limit=4)
+    assert page["comparison"] == {
+        "decided": COUNT,
+        "compared": 4,
+        "median_ms": 1_500,
+        "p99_ms": 1_500,
+    }
+    rest = await site.rig.ask(Role.VIEWER, "/calls/migration/shadow", cursor=page["cursor"])
+    assert len(page["rows"]) == 4
+    assert len(rest["rows"]) == COUNT - 4
+    assert rest["cursor"] is None
+    wrong = await site.rig.call(Role.VIEWER, "GET", "/calls/migration/shadow?cursor=zzz")
+    assert wrong.status_code == 422
