@@ -7,6 +7,7 @@ grows with what is missing, so that a store that was lost does not come back as 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -64,6 +65,7 @@ class Sourcing:
         self._timing = timing
         self._name = name
         self._holder = uuid4().hex
+        self._mending = asyncio.Lock()
 
     async def begin(self) -> None:
         """Restores what is in flight. Ends when all of it is; nothing may be claimed before."""
@@ -80,14 +82,19 @@ class Sourcing:
         store = self._store
         if not isinstance(store, Mendable):
             return
-        await self._until_done(lambda: self._rebuild(cast("Mendable", store)))
+        async with self._mending:
+            await self._until_done(lambda: self._rebuild(cast("Mendable", store)))
 
     async def run(self, source: Source) -> None:
-        """Looks at a source again and again, until it is cancelled; one of all workers does."""
+        """Looks at a source again and again, until it is cancelled; one of all workers does.
+
+        A store that was lost is found here too: a worker whose lines are all taken claims rarely.
+        """
         role = f"source:{source.name}"
         while True:
             rest_ms = source.every_ms
             try:
+                await self.rebuild()
                 if await self._leads(role, LOOK_MS):
                     await self.look(source)
                     # Whoever comes next, even after a restart, looks when it is time again.
