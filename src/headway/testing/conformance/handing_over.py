@@ -188,6 +188,18 @@ class ReconcileGroup(ConformanceGroup):
         assert (await rig.view(call.id)).in_doubt
         assert len(await reconcilers(rig)) == 1
 
+    async def test_provider_is_asked_though_worker_and_deadline_are_found_gone_in_one_sweep(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINE)
+        call = await dial(rig, gates=(use_of(LINE),), policy=ASKING)
+        await rig.pass_time(TIMEOUT_MS + LEASE_MS)
+        assert await rig.state(call.id) is State.AWAITING
+        assert await rig.holders("line") == [call.id]
+        assert len(await reconcilers(rig)) == 1
+        await rig.pass_time(10_000)
+        assert await rig.state(call.id) is State.DEAD
+
     async def test_provider_is_asked_each_time_though_others_took_the_ids_of_those_who_ask(
         self, rig: Rig
     ) -> None:

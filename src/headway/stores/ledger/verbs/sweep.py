@@ -51,7 +51,10 @@ def _deadlines(step: Step, n: int) -> int:
     ids = step.ledger.jobs.deadlines(n)
     step.load(ids)
     for job in ids:
-        meet_deadline(step, step.rows[job])
+        row = step.rows[job]
+        # Whose worker's lease has ended in this same sweep has been given time already.
+        if row.deadline_at is not None and row.deadline_at <= step.ledger.now:
+            meet_deadline(step, row)
     return len(ids)
 
 

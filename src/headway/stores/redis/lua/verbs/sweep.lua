@@ -31,7 +31,11 @@ local function meet_deadlines(step, n)
   local ids = Jobs.deadlines(n)
   Step.load(step, ids)
   for _, id in ipairs(ids) do
-    meet_deadline(step, step.rows[id])
+    local row = step.rows[id]
+    -- Whose worker's lease has ended in this same sweep has been given time already.
+    if row.deadline_at ~= nil and row.deadline_at <= Time.now then
+      meet_deadline(step, row)
+    end
   end
   return #ids
 end
