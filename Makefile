@@ -29,7 +29,7 @@ $(STAMP): requirements/dev.txt pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: setup  ## a real day of departures, a small call centre and a mail room over HTTP, live: ARGS="--for 30" ends by itself
+demo: setup  ## departures of a real day, a call centre, repairs and a mail room, live: ARGS="--for 30" ends by itself
 	$(BIN)/python -m examples.demo $(ARGS)
 
 test: setup  ## every test but the slow ones

@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(
         f"{verdict.flights} flights left, {verdict.calls} calls were dialled, "
+        f"{verdict.repairs} repairs were taken, "
         f"{verdict.letters} letters arrived ({verdict.doubled} of them twice); "
         f"{verdict.jobs} jobs checked: {len(verdict.violations)} violations"
     )
@@ -54,14 +55,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m examples.demo",
-        description="A real day of departures, sped up, a small call centre, and a mail room.",
+        description=(
+            "A real day of departures, sped up, a call centre, repairs that are offered by "
+            "telephone, and a mail room."
+        ),
     )
     parser.add_argument(
         "--for", dest="seconds", type=float, metavar="SECONDS", help="end after so long"
     )
     parser.add_argument("--speed", type=_speed, default=600.0, help="of the day (600 times)")
     parser.add_argument("--store", type=_store, help="a sqlite:/// URL (a new temporary file)")
-    parser.add_argument("--seed", type=int, default=1, help="of the call centre (1)")
+    parser.add_argument("--seed", type=int, default=1, help="of what comes in (1)")
     parser.add_argument("--plain", action="store_true", help="lines instead of a live screen")
     return parser.parse_args(arguments)
 

@@ -1,15 +1,14 @@
-"""The limits of the demo, written down a second time for the checker."""
+"""The limits of the departures, written down a second time for the checker."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from examples.demo.call_centre import CALLS_A_CUSTOMER, CUSTOMER_WINDOW, HOURS, NUMBERS
 from headway.lab.scenario import Scenario
 
 
 def limits(speed: float) -> Scenario:
-    """What must hold of every run.
+    """What must hold of every run of a flight.
 
     Args:
         speed: seconds of the day in one second of the demo.
@@ -21,13 +20,6 @@ def limits(speed: float) -> Scenario:
         {
             "start": "2013-01-15T05:00:00-05:00",
             "gates": {
-                "numbers": {"kind": "pool", "members": dict(NUMBERS)},
-                "customer:{phone}": {
-                    "kind": "rate",
-                    "limit": CALLS_A_CUSTOMER,
-                    "per": CUSTOMER_WINDOW,
-                },
-                "hours:{tz}": {"kind": "hours", "open": HOURS, "tz": "{tz}"},
                 "runway:{origin}": {
                     "kind": "rate",
                     "limit": 1,

@@ -14,9 +14,10 @@ from rich.text import Text
 
 import headway as hw
 from examples.demo.airports import Airports
-from examples.demo.call_centre import CallCentre
+from examples.demo.call_centre.centre import CallCentre
 from examples.demo.mail_room.panel import LANES, lane_lines, lane_table, mail_line
 from examples.demo.mail_room.room import MailRoom
+from examples.demo.repairs.desk import Repairs
 from headway.contract.views import (
     GatesQuery,
     GateState,
@@ -29,15 +30,21 @@ from headway.contract.views import (
 from headway.systems.lanes.status import LaneStatus, lane_statuses
 
 AIRPORTS = ("EWR", "JFK", "LGA")
+NUMBERS, LINES = "calls.numbers", "field.lines"
 AGENTS = tuple(f"agents:{airport}" for airport in AIRPORTS)
 _COLOURS = {
     "left": "cyan",
     "dialled": "blue",
-    "talked": "green",
     "busy": "yellow",
     "no answer": "yellow",
-    "bad number": "red",
-    "asked": "magenta",
+    "failed": "red",
+    "completed": "green",
+    "paused": "magenta",
+    "help": "cyan",
+    "accepted": "green",
+    "declined": "yellow",
+    "timeout": "yellow",
+    "pending": "red",
     "again": "magenta",
     "unknown": "yellow",
     "killed": "red",
@@ -80,6 +87,7 @@ class Picture:
     where: str
     airports: Airports | None = None
     calls: CallCentre | None = None
+    repairs: Repairs | None = None
     mail: MailRoom | None = None
     events: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=14))
     counted: dict[str, int] = field(default_factory=dict)
@@ -92,8 +100,10 @@ class Picture:
 
     async def look(self) -> Looked:
         """Reads the store."""
+        if self.calls is not None:
+            self.calls.watch()
         lanes = await self.store.read(LanesQuery(names=("departures", "landings", "calls")))
-        names = ("numbers", *AGENTS)
+        names = (NUMBERS, LINES, *AGENTS)
         gates = await self.store.read(GatesQuery(names=names))
         return Looked(
             lanes={lane.name: lane.counts for lane in lanes},
@@ -105,10 +115,10 @@ class Picture:
 
     async def _why(self) -> str:
         """Asks about the next job that waits, of each lane and state in turn."""
-        for _ in range(4):
+        for _ in range(6):
             self._turn += 1
-            lane = ("departures", "calls")[self._turn % 2]
-            state = (hw.State.PARKED, hw.State.WAITING)[self._turn // 2 % 2]
+            lane = ("departures", "calls", "offers")[self._turn % 3]
+            state = (hw.State.PARKED, hw.State.WAITING)[self._turn // 3 % 2]
             page = await self.store.read(JobsQuery(lane=lane, states=(state,), limit=1))
             if page.rows:
                 job = page.rows[0]
@@ -123,6 +133,7 @@ class Picture:
         """A few lines for where there is no terminal."""
         told = [f"{seconds:5.1f} s  {self._flights(seen)}"]
         told.append(f"         {self._calls(seen)}")
+        told.append(f"         {self._repairs()}")
         bars = "  ".join(f"{gate.name} {_share(gate)}" for gate in _bars(seen))
         told.append(f"         {bars}")
         if self.mail:
@@ -143,13 +154,19 @@ class Picture:
         )
 
     def _calls(self, seen: Looked) -> str:
-        counts, heard = seen.lanes.get("calls", {}), self.counted
+        counts, calls = seen.lanes.get("calls", {}), self.calls
         held = counts.get("waiting", 0) + counts.get("parked", 0)
         return (
-            f"calls: {heard.get('dialled', 0)} dialled, {counts.get('awaiting', 0)} live, "
-            f"{held} held, {counts.get('scheduled', 0)} to be retried, "
-            f"{counts.get('succeeded', 0)} talked, {counts.get('dead', 0)} given up"
+            f"calls: {calls.dialled if calls else 0} dialled, {calls.live if calls else 0} live, "
+            f"{held} leads held, {counts.get('scheduled', 0)} to be retried, "
+            f"{counts.get('succeeded', 0)} completed, {counts.get('dead', 0)} given up"
         )
+
+    def _repairs(self) -> str:
+        counts = self.repairs.counts if self.repairs else Counter[str]()
+        shown = ("dispatching", "assigned", "completed", "pending", "cancelled")
+        told = ", ".join(f"{counts[one]} {one}" for one in shown)
+        return f"repairs: {told}"
 
     # ----------------------------------------------------------------------------- on a screen
 
@@ -169,7 +186,7 @@ class Picture:
         panels = Columns(
             [
                 Panel(self._airports_panel(seen), title="a day of departures", width=58),
-                Panel(self._calls_panel(seen), title="a small call centre", width=58),
+                Panel(self._calls_panel(seen), title="calls and repairs", width=58),
             ]
         )
         parts: list[RenderableType] = [head, panels]
@@ -186,13 +203,9 @@ class Picture:
         return Group(Text(self._flights(seen)), _bar_table([seen.gates.get(n) for n in AGENTS]))
 
     def _calls_panel(self, seen: Looked) -> RenderableType:
-        pool = seen.gates.get("numbers")
+        pool = seen.gates.get(NUMBERS)
         lines = list(pool.members) if pool else []
-        heard = self.calls.carrier.heard if self.calls else Counter[str]()
-        webhooks = ", ".join(
-            f"{heard.get(f'webhook {word}', 0)} {word}" for word in ("lost", "late", "twice")
-        )
-        return Group(Text(self._calls(seen)), _bar_table(lines), Text(f"webhooks: {webhooks}"))
+        return Group(Text(self._calls(seen)), _bar_table(lines), Text(self._repairs()))
 
     def _log(self, lines: int) -> RenderableType:
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -204,7 +217,7 @@ class Picture:
 
 
 def _bars(seen: Looked) -> list[GateState]:
-    return [seen.gates[name] for name in ("numbers", *AGENTS) if name in seen.gates]
+    return [seen.gates[name] for name in (NUMBERS, LINES, *AGENTS) if name in seen.gates]
 
 
 def _share(gate: GateState) -> str:

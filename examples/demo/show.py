@@ -5,23 +5,45 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple, Protocol
 
 from rich.console import Console
 from rich.live import Live
 
 from examples.demo.airports import Airports
-from examples.demo.call_centre import CallCentre
+from examples.demo.call_centre.centre import CallCentre
 from examples.demo.mail_room.room import MailRoom, mail_room
 from examples.demo.picture import Picture
+from examples.demo.repairs.desk import Repairs
+from examples.demo.serving import Served, serving
+from examples.demo.telephones import telephones
 from examples.demo.verdict import Verdict, judge
 from headway.contract.views import LanesQuery, StatsQuery
 from headway.stores.open import open_store
 
 LOOK_S = 0.25
 PLAIN_S = 2.0
+
+
+class Closing(Protocol):
+    """Whatever is closed at the end."""
+
+    async def close(self) -> None:
+        """Closes it."""
+        ...
+
+
+class Programs(NamedTuple):
+    """All that goes on."""
+
+    airports: Airports
+    calls: CallCentre
+    repairs: Repairs
+    mail: MailRoom
 
 
 class Refused(Exception):
@@ -45,6 +67,9 @@ async def run(
     Raises:
         Refused: the store is in use already.
     """
+    over = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, over.set)
     store = open_store(url)
     try:
         if (await store.read(StatsQuery())).counts:
@@ -52,49 +77,70 @@ async def run(
             raise Refused(message)
         picture = Picture(store, url)
         airports = picture.airports = Airports(store, asked.speed, picture.tell)
-        calls = picture.calls = CallCentre(store, asked.seed, picture.tell)
         await airports.import_day()
-        async with mail_room(store, folder, asked.seed, picture.tell) as mail:
-            picture.mail = mail
-            await _work(asked, picture, airports, calls, mail, console)
-        return await judge(store, url, folder, airports, calls, mail), mail.url
+        async with telephones(asked.seed) as phones, serving(store, folder, phones) as served:
+            _greet(served.url, phones.url)
+            calls = CallCentre(served.url, phones, asked.seed, picture.tell)
+            repairs = Repairs(served.url, phones, asked.seed, picture.tell)
+            picture.calls, picture.repairs = calls, repairs
+            async with (
+                _closing(calls, repairs),
+                mail_room(store, served.url, folder, asked.seed, picture.tell) as mail,
+            ):
+                picture.mail = mail
+                await calls.prepare()
+                await repairs.prepare()
+                programs = Programs(airports, calls, repairs, mail)
+                await _work(asked, picture, programs, served, console, over)
+                told = await calls.told(), await repairs.told()
+        return await judge(store, url, folder, airports, mail, *told), served.url
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def _closing(*programs: Closing) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        for one in programs:
+            await one.close()
+
+
+def _greet(server: str, carrier: str) -> None:
+    print(f"The server is {server}: /v1, /docs, /metrics, /events; open to this machine")
+    print(f"Requests for help, live in a browser: {server}/field-service/live")
+    print(f"The carrier, which speaks Twilio's API, is {carrier}: /_calls, /_texts", flush=True)
 
 
 async def _work(
     asked: argparse.Namespace,
     picture: Picture,
-    airports: Airports,
-    calls: CallCentre,
-    mail: MailRoom,
+    programs: Programs,
+    served: Served,
     console: Console,
+    over: asyncio.Event,
 ) -> None:
-    over = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, over.set)
-    workers = [
-        airports.app.worker(concurrency=40, grace="3s", name="tower"),
-        calls.app.worker(concurrency=24, grace="3s", name="dialler"),
-    ]
+    airports, calls, repairs, mail = programs
+    workers = [airports.app.worker(concurrency=40, grace="3s", name="tower"), served.worker]
     working = [asyncio.create_task(worker.run()) for worker in workers]
-    for task in working:
+    coming = [asyncio.create_task(calls.take_leads()), asyncio.create_task(repairs.take_requests())]
+    for task in (*working, *coming):
         task.add_done_callback(lambda _: over.set())
-    leads = asyncio.create_task(calls.take_leads())
-    leads.add_done_callback(lambda _: over.set())
     mail.open()
     try:
         await _show(asked, picture, console, over)
     finally:
-        leads.cancel()
+        for task in coming:
+            task.cancel()
+        ends = await asyncio.gather(*coming, return_exceptions=True)
+        await asyncio.gather(mail.finish(), repairs.finish())
         for worker in workers:
             worker.stop()
-        await asyncio.gather(*working, mail.finish())
-        await calls.carrier.close()
-    if not leads.cancelled():
-        with suppress(asyncio.CancelledError):
-            await leads
+        await asyncio.gather(*working)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
 
 
 async def _show(

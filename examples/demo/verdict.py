@@ -12,20 +12,24 @@ from pathlib import Path
 
 import headway as hw
 from examples.demo.airports import Airports
-from examples.demo.call_centre import CallCentre
+from examples.demo.call_centre import rules as calls_rules
 from examples.demo.limits import limits
 from examples.demo.mail_room.room import MailRoom
 from examples.demo.mail_room.rules import Letters, letter_violations
 from examples.demo.mail_room.sender import job_id
+from examples.demo.repairs import rules as repairs_rules
 from examples.departures import checker
 from examples.departures.__main__ import DAY
 from headway.contract.views import JobView
 from headway.lab.history import History, read_into
 from headway.lab.invariants import check
 
-MADE_BY_OTHERS = frozenset({"land", "call.reconcile"})
-OURS = frozenset({"departures", "landings", "calls"})
+MADE_BY_OTHERS = frozenset({"land"})
+OURS = frozenset({"departures", "landings"})
 """Lanes in which only the demo itself makes jobs; anybody may send others over HTTP."""
+
+SERVED = frozenset({"calls", "calls.after", "offers", "offers.after", "rings"})
+"""Lanes of the systems, whose jobs are told from outside: by their routes, and by the carrier."""
 
 ENDED = frozenset({"succeeded", "cancelled"})
 MOVEMENTS = (
@@ -45,7 +49,8 @@ class Verdict:
 
     Attributes:
         flights: how many flights left.
-        calls: how many calls were dialled.
+        calls: how many calls to leads were dialled.
+        repairs: how many requests for help were taken by somebody.
         letters: how many letters arrived.
         doubled: how many of them twice, because a worker died with them in its hands.
         jobs: how many jobs were looked at.
@@ -54,14 +59,21 @@ class Verdict:
 
     flights: int
     calls: int
+    repairs: int
     letters: int
     doubled: int
     jobs: int
     violations: tuple[str, ...]
 
 
-async def judge(
-    store: hw.Store, url: str, folder: Path, airports: Airports, calls: CallCentre, mail: MailRoom
+async def judge(  # noqa: PLR0913, PLR0917  (all that went on)
+    store: hw.Store,
+    url: str,
+    folder: Path,
+    airports: Airports,
+    mail: MailRoom,
+    calls: calls_rules.Told,
+    repairs: repairs_rules.Told,
 ) -> Verdict:
     """Looks at everything that happened.
 
@@ -70,19 +82,23 @@ async def judge(
         url: of the same store, for the export.
         folder: where the export goes.
         airports: what was sent there, and at which speed.
-        calls: likewise, and what its carrier saw.
         mail: likewise, and what its mail server took.
+        calls: what the server said of its leads, and what the carrier saw.
+        repairs: likewise of the requests for help.
 
     Returns:
         The verdict.
     """
     accepted = {letter.job for letter in mail.sender.accepted.values()}
-    history = History(start_at=0, sent=airports.sent | calls.sent | accepted)
+    history = History(start_at=0, sent=airports.sent | accepted)
     await read_into(history, store)
+    jobs = {job.id: job for job in history.jobs}
+    history.jobs = [job for job in history.jobs if job.lane not in SERVED]
     history.sent |= {job.id for job in history.jobs if job.kind in MADE_BY_OTHERS}
     history.sent |= {job.id for job in history.jobs if _is_a_guests(job)}
-    history.outside = list(calls.carrier.violations)
     found = [f"{rule}: {where}" for rule, where in check(history, limits(airports.pace.speed))]
+    found += (f"calls: {line}" for line in calls_rules.call_violations(calls, jobs))
+    found += (f"repairs: {line}" for line in repairs_rules.repair_violations(repairs))
     exported = folder / "history.jsonl"
     await asyncio.to_thread(_export, url, exported)
     found += departures_violations(
@@ -93,17 +109,18 @@ async def judge(
             accepted=mail.sender.accepted,
             asked=mail.sender.asked,
             taken=mail.postbox.taken,
-            jobs={job.id: job for job in history.jobs},
+            jobs=jobs,
             dead=mail.crew.dead,
             faults=mail.sender.faults,
         )
     )
     return Verdict(
         flights=airports.left,
-        calls=len(calls.carrier.calls),
+        calls=len(calls.calls),
+        repairs=sum(one["technician"] is not None for one in repairs.requests.values()),
         letters=len(mail.postbox.taken),
         doubled=sum(1 for times in mail.postbox.taken.values() if times > 1),
-        jobs=len(history.jobs),
+        jobs=len(jobs),
         violations=tuple(found),
     )
 

@@ -56,7 +56,7 @@ class Live:
 def live() -> Generator[Live]:
     with started() as process:
         printed = read_until(process, r"smtp://")
-        url = re.search(r"serves (http://\S+):", printed)
+        url = re.search(r"server is (http://\S+):", printed)
         port = re.search(r"smtp://127\.0\.0\.1:(\d+)", printed)
         assert url is not None
         assert port is not None

@@ -11,7 +11,6 @@ import headway as hw
 from examples.demo.mail_room.crew import Crew
 from examples.demo.mail_room.postbox import Postbox, taking
 from examples.demo.mail_room.sender import PROSPECTS, Sender
-from examples.demo.mail_room.serving import serving
 from examples.lanes.database import Database
 from headway.contract.views import JobsQuery
 from headway.core.state import FINAL
@@ -77,12 +76,13 @@ class MailRoom:
 
 @asynccontextmanager
 async def mail_room(
-    store: hw.Store, folder: Path, seed: int, tell: Tell
+    store: hw.Store, url: str, folder: Path, seed: int, tell: Tell
 ) -> AsyncGenerator[MailRoom]:
     """A mail room with everything that it needs, until the block ends.
 
     Args:
         store: where its jobs live.
+        url: of the server.
         folder: for logs, and the database of the workers' application.
         seed: of all that is random.
         tell: told what happens, as (word, sentence).
@@ -90,7 +90,7 @@ async def mail_room(
     database = folder / "mail-room.db"
     await asyncio.to_thread(_fill, database)
     postbox = Postbox(seed)
-    async with taking(postbox) as port, serving(store) as url:
+    async with taking(postbox) as port:
         env = {
             "SMTP_HOST": "127.0.0.1",
             "SMTP_PORT": str(port),
@@ -98,8 +98,7 @@ async def mail_room(
             "SMTP_USER": "",
             "LANES_DATABASE": str(database),
         }
-        print(f"The mail room serves {url}: /v1, /docs, /metrics, /events; open to this machine")
-        print(f"Its mail goes to smtp://127.0.0.1:{port}", flush=True)
+        print(f"The mail room's mail goes to smtp://127.0.0.1:{port}", flush=True)
         crew = Crew(store, url, env, folder, seed, tell)
         async with crew.at_work():
             yield MailRoom(store, url, postbox, Sender(url, seed, tell), crew)

@@ -1,0 +1,58 @@
+"""How the programs of the demo speak to its server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+PAGE = "500"
+
+
+class Asking:
+    """A program's connection to the server.
+
+    Args:
+        url: of the server.
+
+    Attributes:
+        http: for what may be refused.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.http = httpx.AsyncClient(base_url=url, timeout=20)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        params: dict[str, str] | None = None,
+    ) -> Any:  # noqa: ANN401  (whatever the server says)
+        """What the server says.
+
+        Raises:
+            RuntimeError: it refuses.
+        """
+        reply = await self.http.request(method, path, json=body, params=params)
+        if reply.is_error:
+            message = f"{method} {path}: {reply.status_code} {reply.text}"
+            raise RuntimeError(message)
+        return reply.json() if reply.content else None
+
+    async def rows(self, path: str) -> list[dict[str, Any]]:
+        """All rows of a listing."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            page = await self.ask(
+                "GET", path, params={"limit": PAGE, **({"cursor": cursor} if cursor else {})}
+            )
+            found += page["rows"]
+            cursor = page["cursor"]
+            if cursor is None:
+                return found
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        await self.http.aclose()

@@ -1,0 +1,225 @@
+"""What must hold of the calls: told from the carrier's ledger and the record, by rules of its own.
+
+What the server says of its leads comes over HTTP; what happened comes from the carrier's ledger;
+of the engine's record only the moments of the claims are taken.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from examples.demo.call_centre.terms import (
+    BARRED,
+    CLOSES,
+    CUSTOMER_LIMIT,
+    CUSTOMER_WINDOW_MS,
+    NUMBERS,
+    OPENS,
+)
+from headway.contract.views import JobView
+from headway.systems.telephony.simulated.ledger import Call
+
+LEAD = "lead"
+OUTCOMES = {
+    "completed": "COMPLETED",
+    "busy": "BUSY",
+    "no-answer": "NO_ANSWER",
+    "failed": "FAILED",
+    "canceled": "ABORT",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pause:
+    """A time in which a reseller was paused for certain.
+
+    Attributes:
+        reseller: whose leads wait.
+        from_at: when the server had said so, ms UTC.
+        to_at: before it was told to go on, ms UTC.
+    """
+
+    reseller: str
+    from_at: int
+    to_at: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """What is known when all is over.
+
+    Attributes:
+        accepted: the phone of each lead that the server said it has, by id.
+        leads: what the server says of them, by id.
+        calls: of the carrier's ledger, by the carrier's id.
+        twice: the references for which more than one call was placed.
+        peaks: the most calls that each number carried at once.
+        pauses: of resellers.
+    """
+
+    accepted: Mapping[str, str]
+    leads: Mapping[str, Mapping[str, Any]]
+    calls: Mapping[str, Call]
+    twice: Mapping[str, int]
+    peaks: Mapping[str, int]
+    pauses: Sequence[Pause]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Started:
+    """A call as the engine let it start.
+
+    Attributes:
+        lead: whose.
+        phone: who was called.
+        tz: where that is.
+        reseller: for whom.
+        at: when its permits were taken, ms UTC.
+    """
+
+    lead: str
+    phone: str
+    tz: str
+    reseller: str
+    at: int
+
+
+def call_violations(told: Told, jobs: Mapping[str, JobView]) -> Iterator[str]:
+    """What is wrong with the calls.
+
+    Args:
+        told: what is known.
+        jobs: of the record, by id.
+
+    Yields:
+        A line for each violation; none, unless there is a bug.
+    """
+    for rule in RULES:
+        yield from rule(told)
+    started = list(_started(told, jobs))
+    for check in STARTS:
+        yield from check(told, started)
+
+
+def each_lead_is_there(told: Told) -> Iterator[str]:
+    """What was accepted is one lead, and nobody else's phone."""
+    for lead, phone in told.accepted.items():
+        known = told.leads.get(lead)
+        if known is None:
+            yield f"lost: lead {lead} was accepted and is not there"
+        elif known["phone"] != phone:
+            yield f"mixed up: lead {lead} to {phone} has become one to {known['phone']}"
+
+
+def nobody_is_called_twice(told: Told) -> Iterator[str]:
+    """For one attempt there is one call at most."""
+    for ref, count in told.twice.items():
+        yield f"twice: {count} calls for the attempt {ref}"
+
+
+def lines_carry_what_they_can(told: Told) -> Iterator[str]:
+    """No number carries more calls than it has channels."""
+    for number, channels in NUMBERS.items():
+        if told.peaks.get(number, 0) > channels:
+            yield f"lines: {number} carried {told.peaks[number]} calls on {channels} channels"
+
+
+def each_call_is_an_attempt(told: Told) -> Iterator[str]:
+    """What the carrier saw is in the record, and the record has its end from the carrier."""
+    known = {
+        attempt["call_id"]: (lead, attempt)
+        for lead in told.leads.values()
+        for attempt in lead["attempts"]
+        if attempt["call_id"]
+    }
+    refs = {
+        f"{lead['id']}:{attempt['run']}"
+        for lead in told.leads.values()
+        for attempt in lead["attempts"]
+    }
+    for sid, call in told.calls.items():
+        if call.plan.ref not in refs:
+            yield f"unknown: the carrier has call {sid}, and no attempt {call.plan.ref}"
+        if sid not in known:
+            continue
+        lead, attempt = known.pop(sid)
+        if (lead["phone"], attempt["number"]) != (call.plan.to, call.plan.from_):
+            yield f"mixed up: call {sid} is to {call.plan.to}, the record says {lead['phone']}"
+        said = attempt["outcome"]
+        if said is not None and said != OUTCOMES.get(call.status):
+            yield f"outcome: call {sid} is {call.status}, the record says {said}"
+    for sid in known:
+        yield f"unknown: the record has call {sid}, and the carrier has not"
+
+
+def barred_phones_stay_silent(told: Told) -> Iterator[str]:
+    """Nobody on the list is called, and their leads say why."""
+    for call in told.calls.values():
+        if call.plan.to.startswith(BARRED):
+            yield f"barred: {call.plan.to} was called"
+    for lead in told.leads.values():
+        barred = lead["phone"].startswith(BARRED)
+        failed = lead["outcome"] == "PRECHECK_FAILED"
+        if lead["status"] == "FINISHED" and barred != failed:
+            yield f"barred: lead {lead['id']} to {lead['phone']} is {lead['outcome']}"
+
+
+def nobody_is_called_too_often(_: Told, started: Sequence[Started]) -> Iterator[str]:
+    """In no window, wherever it begins, is a phone called more often than agreed."""
+    by_phone: defaultdict[str, list[int]] = defaultdict(list)
+    for one in started:
+        by_phone[one.phone].append(one.at)
+    for phone, moments in by_phone.items():
+        moments.sort()
+        for first, last in zip(moments, moments[CUSTOMER_LIMIT:], strict=False):
+            if last - first < CUSTOMER_WINDOW_MS:
+                yield f"rate: {phone} was called {CUSTOMER_LIMIT + 1} times in {last - first} ms"
+
+
+def nobody_is_called_at_night(_: Told, started: Sequence[Started]) -> Iterator[str]:
+    """Calls start while it is office hours where the customer lives."""
+    for one in started:
+        wall = datetime.fromtimestamp(one.at / 1000, UTC).astimezone(ZoneInfo(one.tz))
+        if not OPENS <= wall.hour < CLOSES:
+            yield f"hours: lead {one.lead} was called at {wall:%H:%M} in {one.tz}"
+
+
+def who_is_paused_starts_nothing(told: Told, started: Sequence[Started]) -> Iterator[str]:
+    """While a reseller is paused no call of its leads starts."""
+    for pause in told.pauses:
+        for one in started:
+            if one.reseller == pause.reseller and pause.from_at < one.at < pause.to_at:
+                yield f"paused: lead {one.lead} of {one.reseller} was called at {one.at}"
+
+
+RULES: tuple[Callable[[Told], Iterator[str]], ...] = (
+    each_lead_is_there,
+    nobody_is_called_twice,
+    lines_carry_what_they_can,
+    each_call_is_an_attempt,
+    barred_phones_stay_silent,
+)
+STARTS: tuple[Callable[[Told, Sequence[Started]], Iterator[str]], ...] = (
+    nobody_is_called_too_often,
+    nobody_is_called_at_night,
+    who_is_paused_starts_nothing,
+)
+
+
+def _started(told: Told, jobs: Mapping[str, JobView]) -> Iterator[Started]:
+    for lead in told.leads.values():
+        job = jobs.get(lead["id"])
+        for run in () if job is None else job.runs:
+            if run.handed_at is not None:
+                yield Started(
+                    lead=lead["id"],
+                    phone=lead["phone"],
+                    tz=lead["tz"],
+                    reseller=lead["reseller"],
+                    at=run.claimed_at,
+                )

@@ -1,0 +1,89 @@
+"""The HTTP server of the demo with its systems, in its own process and on its own store."""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import headway as hw
+from examples.demo.mail_room.kinds import declare_kinds
+from examples.demo.telephones import LOOPBACK, Telephones
+from headway.cli.systems import Systems
+from headway.runtime.worker.worker import Worker
+from headway.server.build import alive, build
+from headway.server.listening.listener import Address, Listener
+from headway.server.options import ServerOptions
+from headway.server.service import Service
+from headway.systems import calls, field_service, lanes
+from headway.systems.directory.database import Directory
+from headway.systems.parts import Parts
+from headway.systems.telephony.settings import read_exchange
+
+LANES = Path(__file__).parents[1] / "lanes" / "headway.toml"
+"""The lanes, with their targets, as the example beside this one has them."""
+SYSTEMS = Path(__file__).parent / "systems.toml"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """A server that runs.
+
+    Attributes:
+        url: its address.
+        worker: runs the jobs of `calls` and `field_service`; it is not started.
+    """
+
+    url: str
+    worker: Worker
+
+
+@asynccontextmanager
+async def serving(store: hw.Store, folder: Path, phones: Telephones) -> AsyncGenerator[Served]:
+    """Serves a store with the systems `lanes`, `calls` and `field_service`, until the block ends.
+
+    Args:
+        store: whose jobs; it is not closed.
+        folder: for the directory of the systems.
+        phones: by which they call.
+
+    Yields:
+        The server, on a port that was free. It is open to whoever is on this machine.
+    """
+    app = hw.App(store=store, name="served")
+    declare_kinds(app)
+    told: dict[str, Any] = tomllib.loads(SYSTEMS.read_text("utf-8"))
+    parts = Parts(
+        directory=Directory(f"sqlite:///{folder / 'directory.db'}"),
+        exchange=read_exchange(phones.settings),
+    )
+    systems = Systems(
+        each=(
+            lanes.make(tomllib.loads(LANES.read_text("utf-8"))["lanes"]),
+            calls.make(told["calls"], parts),
+            field_service.make(told["field_service"], parts),
+        ),
+        parts=parts,
+    )
+    ours = systems.declare(app)
+    options = ServerOptions(open_here=True, hosts=(LOOPBACK, "localhost"), docs=True)
+    service = Service(store, options, app=app)
+    listener = Listener(
+        build(service, systems.each), Address(host=LOOPBACK, port=0), on_stop=service.begin_stop
+    )
+    async with systems.opened(listener.url), alive(service, systems.each):
+        phones.carrier.world.inbound_urls[""] = f"{listener.url}/field-service/hooks/twilio/texts"
+        running = asyncio.create_task(listener.run())
+        try:
+            await listener.answers()
+            yield Served(
+                url=listener.url,
+                worker=app.worker(lanes=",".join(ours), concurrency=100, grace="3s"),
+            )
+        finally:
+            listener.stop()
+            await running

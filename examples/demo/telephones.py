@@ -1,0 +1,75 @@
+"""The telephones of the demo: a carrier that speaks Twilio's API, and behind it people."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from headway.server.listening.listener import Address, Listener
+from headway.systems.telephony.simulated.ledger import Ledger
+from headway.systems.telephony.simulated.settings import read_table
+from headway.systems.telephony.simulated.twilio_server.carrier import Carrier
+from headway.systems.telephony.simulated.twilio_server.settings import CarrierSettings
+
+LOOPBACK = "127.0.0.1"
+WORLD = {
+    "speed": 10,
+    "answer": 0.58,
+    "busy": 0.16,
+    "no_answer": 0.21,
+    "failed": 0.05,
+    "ring": "3s,18s",
+    "talk": "10s,50s",
+    "think": "5s,40s",
+    "post_lost": 0.04,
+    "post_late": 0.08,
+    "post_twice": 0.06,
+    "late": "10s,60s",
+}
+"""What happens how often; a minute of the carrier's passes in six seconds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Telephones:
+    """A telephone network.
+
+    Attributes:
+        url: where it takes calls and messages.
+        carrier: what runs.
+    """
+
+    url: str
+    carrier: Carrier
+
+    @property
+    def ledger(self) -> Ledger:
+        """Every call and message, and what became of each webhook."""
+        return self.carrier.world.ledger
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The table [telephony] that uses it."""
+        settings = self.carrier.settings
+        account = {"account_sid": settings.account, "auth_token": settings.token}
+        return {"twilio": {**account, "base_url": self.url}}
+
+
+@asynccontextmanager
+async def telephones(seed: int) -> AsyncGenerator[Telephones]:
+    """A telephone network on a free port of this machine, until the block ends.
+
+    Args:
+        seed: of all that is random.
+    """
+    carrier = Carrier(read_table(CarrierSettings, "carrier", {**WORLD, "seed": seed}))
+    listener = Listener(carrier.app, Address(host=LOOPBACK, port=0))
+    running = asyncio.create_task(listener.run())
+    try:
+        await listener.answers()
+        yield Telephones(url=listener.url, carrier=carrier)
+    finally:
+        await carrier.close()
+        listener.stop()
+        await running
