@@ -108,6 +108,28 @@ class WhyGroup(ConformanceGroup):
         assert AUTHOR in why.sentence
         assert REASON in why.sentence
 
+    async def test_pool_whose_members_are_closed_says_so_and_is_not_called_full(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(NUMBERS)
+        members = [f"numbers/{member}" for member, _ in NUMBERS.members]
+        until_at = rig.clock() + 60_000
+        await rig.shut(members[0], until_at)
+        holder = await rig.add(gates=(use_of(NUMBERS),), kind="text")
+        job = await rig.add(gates=(use_of(NUMBERS),))
+        assert len(await rig.worker().take(9)) == 1
+        sentence = (await rig.why(job.id)).sentence
+        assert "pool numbers is full" in sentence
+        assert f"1 of {len(members)} members closed" in sentence
+        for name in members[1:]:
+            await rig.shut(name)
+        why = await rig.why(job.id)
+        assert "full" not in why.sentence
+        assert "pool numbers: every member is closed: numbers/" in why.sentence
+        assert f"by {AUTHOR}" in why.sentence
+        assert REASON in why.sentence
+        assert holder.id in why.sentence
+
     async def test_parked_job_says_where(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         first, second = await rig.add_many(2, gates=(use_of(PHONE, phone="1"),))

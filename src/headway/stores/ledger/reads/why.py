@@ -159,12 +159,7 @@ class _Why:
     def _gate(self, gate: GateState) -> str:
         what = "" if gate.kind == "implicit" else f"{gate.kind} "
         if gate.closed_until is not None:
-            by = f" by {gate.closed_by}" if gate.closed_by else ""
-            why = f" ({gate.closed_reason})" if gate.closed_reason else ""
-            until = (
-                "" if gate.closed_until >= FOREVER else f" until {self._moment(gate.closed_until)}"
-            )
-            return f"{what}{gate.name} is closed{by}{until}{why}"
+            return f"{what}{gate.name} is closed{self._closing(gate)}"
         if gate.kind == "hours":
             opens = f" until {self._moment(gate.opens_at)}" if gate.opens_at else ""
             return f"outside {gate.name}{opens}"
@@ -173,7 +168,23 @@ class _Why:
         others = f" and {gate.holder_count - 1} more" if gate.holder_count > 1 else ""
         asks = self.amounts.get(gate.name, 1)
         full = "is full" if asks == 1 or not gate.free else f"has too little room for {asks}"
-        return f"{what}{gate.name} {full} ({gate.used} of {gate.capacity}){held}{others}{opens}"
+        shut = [one for one in gate.members if one.capacity != 0 and one.closed_until is not None]
+        if shut and all(one in shut or one.capacity == 0 for one in gate.members):
+            # Room in a member that is closed is none: nothing of the pool is full.
+            first, more = shut[0], f"; so are {len(shut) - 1} more" if len(shut) > 1 else ""
+            whole = "the only member" if len(shut) == 1 else "every member"
+            closed = f"{first.name} is closed{self._closing(first)}{more}"
+            return f"{what}{gate.name}: {whole} is closed: {closed}{held}{others}"
+        beside = f", {len(shut)} of {len(gate.members)} members closed" if shut else ""
+        used = f"({gate.used} of {gate.capacity}{beside})"
+        return f"{what}{gate.name} {full} {used}{held}{others}{opens}"
+
+    def _closing(self, gate: GateState) -> str:
+        """By whom a gate is closed, until when, and why, as far as that is known."""
+        by = f" by {gate.closed_by}" if gate.closed_by else ""
+        why = f" ({gate.closed_reason})" if gate.closed_reason else ""
+        until = gate.closed_until or FOREVER
+        return f"{by}{'' if until >= FOREVER else f' until {self._moment(until)}'}{why}"
 
     def _when(self, at: int | None) -> str:
         if at is None:
