@@ -30,6 +30,8 @@ class InFlight:
         since_at: when its work began.
         deadline_ms: from now; at its end the provider is asked or the deadline decides.
         members: the member it holds in each of its pools.
+        newer: whether this is known to be newer than the store, which is an older state of
+            itself: then a job that is queued there, or held by an earlier run, is taken up too.
     """
 
     job: NewJob
@@ -37,3 +39,4 @@ class InFlight:
     since_at: int
     deadline_ms: int
     members: dict[str, str] = field(default_factory=dict[str, str])
+    newer: bool = False

@@ -108,6 +108,9 @@ class Store(Protocol):
     async def restore(self, jobs: Sequence[InFlight]) -> list[Enqueued]:
         """Makes jobs that are already under way: awaiting, in doubt, with their permits.
 
+        A job that is known stays as it is, unless it is said to be `newer`. One whose signal key
+        is the reference of a run goes on counting its runs from there.
+
         Guard: as for enqueue. Permits are taken even above the capacity: they are facts.
         """
         ...

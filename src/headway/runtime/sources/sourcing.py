@@ -16,13 +16,11 @@ from uuid import uuid4
 
 from headway.contract.enqueue import InFlight
 from headway.contract.mending import Mendable
-from headway.contract.operate import ActRequest, Verb
 from headway.contract.store import Store
-from headway.contract.views import JobsQuery, StatsQuery
+from headway.contract.views import StatsQuery
 from headway.core.draw import draw
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.core.job import NewJob
-from headway.core.state import QUEUED
 from headway.runtime.persist import persist
 from headway.runtime.sources.source import Look, Source
 from headway.runtime.sources.under_way import check_key
@@ -174,31 +172,11 @@ class Sourcing:
                     await self._leads("sources")
 
     async def _restore(self, page: list[InFlight], *, anew: bool) -> None:
-        replies = await self._store.restore(page)
-        old = [reply.id for reply in replies if not reply.created]
-        made = len(replies) - len(old)
+        # An older state of the store may still want to dispatch what is in flight by now.
+        replies = await self._store.restore([replace(one, newer=anew) for one in page])
+        made = sum(reply.created for reply in replies)
         if made:
             _log.warning("%d jobs in flight are restored, with their permits", made)
-        if anew and old:
-            await self._call_off(old)
-
-    async def _call_off(self, ids: list[str]) -> None:
-        """An older state of the store may still want to dispatch what is in flight by now."""
-        found = (await self._store.read(JobsQuery(ids=tuple(ids), limit=len(ids)))).rows
-        queued = tuple(job.id for job in found if job.state in QUEUED)
-        if not queued:
-            return
-        _log.warning(
-            "%d jobs that were queued are in flight by now: they are cancelled", len(queued)
-        )
-        request = ActRequest(
-            request=uuid4().hex,
-            ids=queued,
-            verb=Verb.CANCEL,
-            author=self._name,
-            reason="in flight, says its source",
-        )
-        await self._store.act(request)
 
 
 def _checked(job: Any) -> NewJob:  # noqa: ANN401  (whatever the source gave)

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from headway.contract.enqueue import InFlight
-from headway.contract.signals import Heard
+from headway.contract.operate import Edit, Verb
+from headway.contract.outcomes import HandedOver
+from headway.contract.signals import Decided, Heard
 from headway.core.errors import KeyConflict, UnknownGate
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
@@ -104,6 +106,61 @@ class RestoreGroup(ConformanceGroup):
         reply = await rig.store.restore([under_way(rig, again, "call-1")])
         assert reply == [(job.id, False)]
         assert await rig.state(job.id) is State.WAITING
+
+    async def test_restore_of_a_known_id_leaves_a_job_that_was_edited_as_it_is(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add()
+        await rig.act(Verb.EDIT, job.id, edit=Edit(args=b'{"edited":1}'))
+        flight = under_way(rig, replace(job, args=b'{"edited":1}'), "call-1")
+        assert await rig.store.restore([flight]) == [(job.id, False)]
+        assert await rig.state(job.id) is State.WAITING
+
+    async def test_restored_job_goes_on_counting_from_the_run_that_it_was(self, rig: Rig) -> None:
+        await rig.declare(LINE)
+        job = rig.jobs.make(gates=(use_of(LINE),), policy=policy_with(on_deadline="retry"))
+        await rig.store.restore([under_way(rig, job, f"{job.id}:7")])
+        assert (await rig.view(job.id)).run == 7
+        assert (await rig.tell(f"{job.id}:6")).answer is not Heard.APPLIED
+        await rig.tell(f"{job.id}:7", Decided.RETRY)
+        await rig.pass_time(3_600_000)
+        again = await rig.worker().take_one()
+        assert (again.run, again.attempt) == (8, 2)
+        await rig.check()
+
+    @pytest.mark.parametrize("state", ["scheduled", "waiting", "parked", "running", "awaiting"])
+    async def test_what_an_older_store_has_of_a_job_under_way_is_taken_up(
+        self, rig: Rig, state: str
+    ) -> None:
+        await rig.declare(LINE, PHONE)
+        before, line = (use_of(PHONE, phone="1"),), (use_of(LINE),)
+        if state == "parked":
+            blocker = await rig.add(gates=before)
+            assert await rig.worker().take_ids(1) == [blocker.id]
+        due_at = rig.clock() + 9_000 if state == "scheduled" else None
+        job = await rig.add(gates=before, stage="check", due_at=due_at)
+        worker = rig.worker()
+        if state in {"running", "awaiting"}:
+            taken = await worker.take_one()
+            if state == "awaiting":
+                await worker.say(HandedOver(taken.id, taken.run, key="call-1"))
+        if state == "parked":
+            assert await worker.take(5) == []
+        assert await rig.state(job.id) is State(state)
+        now = replace(job, stage="dial", gates=line, args=b'{"now":1}')
+        flight = replace(under_way(rig, now, f"{job.id}:5"), newer=True)
+        assert await rig.store.restore([flight, flight]) == [(job.id, False)] * 2
+        view = await rig.view(job.id)
+        assert (view.state, view.stage, view.run) == (State.AWAITING, "dial", 5)
+        assert await rig.holders("line") == [job.id]
+        assert job.id not in await rig.holders("phone:1")
+        await rig.check()
+        assert await rig.store.restore([flight]) == [(job.id, False)]
+        assert (await rig.view(job.id)).run == 5
+        assert (await rig.tell(f"{job.id}:5")).answer is Heard.APPLIED
+        assert await rig.state(job.id) is State.SUCCEEDED
+        assert await rig.holders("line") == []
+        await rig.check()
 
     async def test_restore_is_all_or_none(self, rig: Rig) -> None:
         job = rig.jobs.make()

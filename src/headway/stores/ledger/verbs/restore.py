@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from headway.contract.enqueue import Enqueued, InFlight
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateKind, GateUse
-from headway.core.state import FINAL, State
+from headway.core.state import FINAL, HELD, QUEUED, State
 from headway.stores.ledger.gaterows import PermitRow
 from headway.stores.ledger.insert import insert_new
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import JobRow
+from headway.stores.ledger.staging import stage_of
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.ledger.verbs.hear import apply_kept
@@ -22,14 +23,77 @@ def restore(ledger: Ledger, jobs: Sequence[InFlight]) -> list[Enqueued]:
     """See `Store.restore`."""
     check_batch("restore", len(jobs))
     step = Step(ledger)
-    replies = insert_new(ledger, step.book, [one.job for one in jobs])
-    step.load(reply.id for reply in replies if reply.created)
+    replies = _insert(step, jobs)
+    behind = _call_back(step, jobs, replies)
+    if behind:
+        # What was given back, and who was fed with it, must be written before more is taken.
+        step.flush()
+        step = Step(ledger)
+    step.load(reply.id for reply in replies if reply.created or reply.id in behind)
     for one, reply in zip(jobs, replies, strict=True):
+        row = step.rows.get(reply.id)
         # A cascade without candidates is over as it is made, and so cannot be under way.
-        if reply.created and step.rows[reply.id].state not in FINAL:
-            _take_up(step, step.rows[reply.id], one)
+        if row is None or row.state not in QUEUED:
+            continue
+        if not reply.created:
+            _start(step, row, one)
+        _take_up(step, row, one)
     step.flush()
     return replies
+
+
+def _insert(step: Step, jobs: Sequence[InFlight]) -> list[Enqueued]:
+    """Makes those that are not known; one whose id is known may have been edited since."""
+    known = step.ledger.jobs.known([one.job.id for one in jobs])
+    new = [one.job for one in jobs if one.job.id not in known]
+    made = iter(insert_new(step.ledger, step.book, new))
+    return [
+        Enqueued(one.job.id, created=False) if one.job.id in known else next(made) for one in jobs
+    ]
+
+
+def _call_back(step: Step, jobs: Sequence[InFlight], replies: Sequence[Enqueued]) -> set[str]:
+    """Queues the jobs of which the store has an older state; those it has queued stay so.
+
+    Returns:
+        Their ids.
+    """
+    newer = [
+        (one, reply.id)
+        for one, reply in zip(jobs, replies, strict=True)
+        if one.newer and not reply.created
+    ]
+    step.load(job for _, job in newer)
+    behind: set[str] = set()
+    for one, job in newer:
+        row = step.row(job)
+        if row is None or row.state in FINAL or _is_this_run(step, row, one):
+            continue
+        if row.state in HELD:
+            step.requeue(row, "lost", due_at=None, repeat=False, error="the store was an older one")
+        behind.add(job)
+    return behind
+
+
+def _is_this_run(step: Step, row: JobRow, one: InFlight) -> bool:
+    known = step.ledger.signals.known(one.signal_key)
+    return row.state is State.AWAITING and known == (row.id, row.run)
+
+
+def _start(step: Step, row: JobRow, one: InFlight) -> None:
+    """A job that is queued here was claimed by now, at the stage at which it is under way."""
+    stage = stage_of(step, row, one.job.stage, one.job.gates)
+    if row.state is not State.WAITING:
+        step.move(row, State.WAITING)
+    step.move(row, State.RUNNING)
+    row.stage, row.flow, row.keyed = stage
+
+
+def _run_of(row: JobRow, one: InFlight) -> int:
+    """The run that is under way: never one that was before, so that no reference is used twice."""
+    id_, _, run = one.signal_key.partition(":")
+    said = int(run) if id_ == row.id and run.isascii() and run.isdigit() and len(run) < 10 else 0
+    return max(row.run + 1, said)
 
 
 def _take_up(step: Step, row: JobRow, one: InFlight) -> None:
@@ -37,15 +101,15 @@ def _take_up(step: Step, row: JobRow, one: InFlight) -> None:
     # It never ran here: the states between are skipped, and only counted.
     ledger.counts.move(row.lane, row.state, State.AWAITING)
     row.state = State.AWAITING
-    row.run, row.attempt = 1, 1
+    row.run, row.attempt = _run_of(row, one), row.attempt + 1
     row.claimed_at = row.handed_at = one.since_at
     row.deadline_at = ledger.now + max(1, one.deadline_ms)
     row.care = row.in_doubt = row.gated = True
     for use in one.job.gates:
         if use.hold == "settled":
             _take(step, row, use, one)
-    ledger.signals.make_known(f"{row.id}:1", row.id, 1)
-    ledger.signals.make_known(one.signal_key, row.id, 1)
+    for key in dict.fromkeys((f"{row.id}:{row.run}", one.signal_key)):
+        ledger.signals.make_known(key, row.id, row.run)
     step.changed(row)
     ask_provider(step, row)
     apply_kept(step, row, one.signal_key)

@@ -1,7 +1,7 @@
 -- Restore: jobs whose work is under way already are made, awaiting, with their permits.
--- needs: base.time, base.write, tables.counts, tables.permits, tables.signals
+-- needs: base.time, base.write, tables.counts, tables.jobs, tables.permits, tables.signals
 -- needs: engine.gate_book, engine.hearing, engine.horizon, engine.insert, engine.lapse
--- needs: engine.pool, engine.step
+-- needs: engine.pool, engine.staging, engine.states, engine.step
 local Restore = {}
 
 Restore.journal = true
@@ -37,11 +37,78 @@ local function take(step, row, use, one)
   })
 end
 
+-- The run that is under way: never one that was before, so that no reference is used twice.
+local function run_of(row, one)
+  local id, digits = string.match(one.signal_key, '^([^:]*):(%d+)$')
+  local said = 0
+  if id == row.id and #digits < 10 then
+    said = tonumber(digits)
+  end
+  return math.max(row.run + 1, said)
+end
+
+local function is_this_run(row, one)
+  local job, run = Signals.known(one.signal_key)
+  return row.state == 'awaiting' and job == row.id and run == row.run
+end
+
+-- Makes those that are not known; one whose id is known may have been edited since.
+local function insert(step, request)
+  local ids, new, replies = {}, {}, {}
+  for place, one in ipairs(request.jobs) do
+    ids[place] = one.job.id
+  end
+  local known = Jobs.known(ids)
+  for _, one in ipairs(request.jobs) do
+    if not known[one.job.id] then
+      new[#new + 1] = one.job
+    end
+  end
+  local made, n = Insert.insert_new(step.book, new, true), 0
+  for place, one in ipairs(request.jobs) do
+    if known[one.job.id] then
+      replies[place] = { id = one.job.id, created = false }
+    else
+      n = n + 1
+      replies[place] = made[n]
+    end
+  end
+  return replies
+end
+
+-- Queues the jobs of which the store has an older state; those it has queued stay so. Returns
+-- their ids as a set, or nil if there is none.
+local function call_back(step, request, replies)
+  local behind = nil
+  for place, reply in ipairs(replies) do
+    local one = request.jobs[place]
+    local row = one.newer and not reply.created and Step.row(step, reply.id)
+    if row and not States.FINAL[row.state] and not is_this_run(row, one) then
+      if States.HELD[row.state] then
+        Step.requeue(step, row, 'lost', { error = 'the store was an older one' })
+      end
+      behind = behind or {}
+      behind[reply.id] = true
+    end
+  end
+  return behind
+end
+
+-- A job that is queued here was claimed by now, at the stage at which it is under way.
+local function start(step, row, one)
+  local stage = Staging.stage_of(step, row, one.job.stage or '', one.job.gates or {})
+  if row.state ~= 'waiting' then
+    Step.move(step, row, 'waiting')
+  end
+  Step.move(step, row, 'running')
+  row.stage, row.flow, row.keyed = stage.name, stage.flow, stage.keyed
+end
+
 local function take_up(step, row, one)
   -- It never ran here: the states between are skipped, and only counted.
   Counts.move(row.lane, row.state, 'awaiting', 1)
   row.state = 'awaiting'
-  row.run, row.attempt = 1, 1
+  row.run, row.attempt = run_of(row, one), row.attempt + 1
   row.claimed_at, row.handed_at = one.since_at, one.since_at
   row.deadline_at = Time.now + math.max(1, one.deadline_ms)
   row.care, row.in_doubt, row.gated = true, true, true
@@ -50,8 +117,8 @@ local function take_up(step, row, one)
       take(step, row, use, one)
     end
   end
-  Signals.make_known(Hearing.reference(row), row.id, 1)
-  Signals.make_known(one.signal_key, row.id, 1)
+  Signals.make_known(Hearing.reference(row), row.id, row.run)
+  Signals.make_known(one.signal_key, row.id, row.run)
   Step.changed(step, row)
   Lapse.ask_provider(step, row)
   Hearing.apply_kept(step, row, one.signal_key)
@@ -62,22 +129,31 @@ function Restore.run(request)
   Write.guarded()
   Time.keep()
   Horizon.begin(request)
-  local step, jobs = Step.new(), {}
-  for place, one in ipairs(request.jobs) do
-    jobs[place] = one.job
-  end
-  local replies, made, answer = Insert.insert_new(step.book, jobs, true), {}, {}
+  local step = Step.new()
+  local replies, made, answer = insert(step, request), {}, {}
   for place, reply in ipairs(replies) do
     answer[place] = { reply.id, reply.created }
-    if reply.created then
+  end
+  local behind = call_back(step, request, replies)
+  if behind ~= nil then
+    -- What was given back, and who was fed with it, must be written before more is taken.
+    Step.flush(step)
+    step = Step.unguarded()
+  end
+  for _, reply in ipairs(replies) do
+    if reply.created or (behind ~= nil and behind[reply.id]) then
       made[#made + 1] = reply.id
     end
   end
   Step.load(step, made)
   for place, reply in ipairs(replies) do
+    local row = step.rows[reply.id]
     -- A cascade without candidates is over as it is made, and so cannot be under way.
-    if reply.created and step.rows[reply.id].state ~= 'dead' then
-      take_up(step, step.rows[reply.id], request.jobs[place])
+    if row ~= nil and States.QUEUED[row.state] then
+      if not reply.created then
+        start(step, row, request.jobs[place])
+      end
+      take_up(step, row, request.jobs[place])
     end
   end
   Step.flush(step)
