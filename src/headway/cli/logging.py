@@ -54,6 +54,8 @@ def configure_logging(settings: Settings) -> None:
     logger.setLevel(settings.log_level.upper())
     # It tells of each request; what matters of them, the client tells.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    # What it calls its context and its plug-ins is no news, and stands before all that is.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     # When it starts and stops, Headway tells.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     structlog.configure(

@@ -12,12 +12,25 @@ from headway.server.bodies.body import Body, Several
 from headway.server.bodies.words import Name, TenantName, When
 from headway.systems.calls.number import NumberStatus
 from headway.systems.calls.template_body import Label
+from headway.systems.telephony.phone import check_phone
 
 MOST_LEADS = 10_000
 """Leads of one request."""
 
+
+def _phone(value: str) -> str:
+    return check_phone("it", value)
+
+
 Phone = Annotated[
-    str, Field(pattern=r"^\+[1-9][0-9]{6,14}$", examples=["+14155550100"], description="E.164.")
+    str,
+    AfterValidator(_phone),
+    Field(
+        examples=["+14155550100"],
+        description="E.164.",
+        # Said to those who read the schema; who sends another text is told in words.
+        json_schema_extra={"pattern": r"^\+[1-9][0-9]{6,14}$"},
+    ),
 ]
 
 
