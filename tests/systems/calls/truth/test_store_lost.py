@@ -9,10 +9,20 @@ from pathlib import Path
 import pytest
 import redis
 
+import headway as hw
 from headway.contract.mending import Mendable
 from headway.contract.tokens import Role
 from headway.contract.views import GatesQuery
+from headway.core.errors import StoreError
+from headway.core.gates.slots import Slots
 from headway.core.state import State
+from headway.runtime.timing import REAL
+from headway.systems.calls.truth import read_truth
+from headway.systems.directory.database import Directory
+from headway.systems.parts import Parts
+from headway.systems.telephony.settings import read_exchange
+from headway.testing.clock import FakeClock
+from headway.testing.jobs import JobFactory, use_of
 from tests.servers.fixtures import made
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 from tests.servers.redis import RedisServer
@@ -47,9 +57,51 @@ async def statuses(url: str) -> Counter[str]:
     return Counter(str(row["outcome"] or row["status"]) for row in rows)
 
 
+async def busy_with_the_third(site: Site) -> None:
+    """All lines are busy, after two calls have ended."""
+
+    async def busy() -> bool:
+        return len(site.live()) == CHANNELS
+
+    await site.until(busy, "all lines busy")
+    for sid in list(site.live())[:2]:
+        await hang_up(site, sid)
+        await site.until(busy, "the next on the line")
+
+
+async def is_as_the_world(site: Site) -> bool:
+    """Whether the store is fit again, and awaits just the calls that are on, with their lines."""
+    assert isinstance(site.app.store, Mendable)
+    try:
+        if await site.app.store.is_changed():
+            return False
+        awaiting = await site.jobs(State.AWAITING)
+    except StoreError:
+        # It has just been started again.
+        return False
+    if sorted(job.subject for job in awaiting) != sorted(site.live().values()):
+        return False
+    (pool,) = (await site.app.store.read(GatesQuery(names=("calls.numbers",)))).rows
+    return {one.name.rpartition("/")[2]: one.used for one in pool.members} == NUMBERS
+
+
+async def end_all(site: Site, directory_url: str) -> None:
+    """All calls end, one after another, and each lead was called once."""
+
+    async def over() -> bool:
+        for sid in site.live():
+            await hang_up(site, sid)
+        return (await statuses(directory_url)) == {"COMPLETED": LEADS}
+
+    await site.until(over, "all called, and told to the table")
+    assert Counter(site.called()) == Counter(lead(n)["phone"] for n in range(LEADS))
+    assert site.carrier.world.ledger.twice() == {}
+    assert all(most <= NUMBERS[n] for n, most in site.carrier.world.ledger.peaks().items())
+
+
 @pytest.mark.timeout(180)
 async def test_a_redis_that_lost_all_while_calls_were_on_calls_each_lead_once(
-    lost_server: RedisServer, directory_url: str
+    lost_server: RedisServer, directory_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = {"own": True, "every": "1s", "rate": 1000}
     async with (
@@ -58,40 +110,66 @@ async def test_a_redis_that_lost_all_while_calls_were_on_calls_each_lead_once(
     ):
         reply = await site.post(*(lead(n) for n in range(LEADS)))
         assert reply.is_success, reply.text
-
-        async def busy() -> bool:
-            return len(site.live()) == CHANNELS
-
-        await site.until(busy, "all lines busy")
-        for sid in list(site.live())[:2]:
-            await hang_up(site, sid)
-            await site.until(busy, "the next on the line")
+        await busy_with_the_third(site)
         on_the_phone = site.live()
-
         with redis.Redis.from_url(lost_server.url) as server:
             server.flushall()
 
         async def rebuilt() -> bool:
-            assert isinstance(site.app.store, Mendable)
-            changed = await site.app.store.is_changed()
-            return not changed and len(await site.jobs()) == LEADS - 2
+            return await is_as_the_world(site) and len(await site.jobs()) == LEADS - 2
 
         await site.until(rebuilt, "rebuilt")
-        awaiting = await site.jobs(State.AWAITING)
-        assert sorted(job.subject for job in awaiting) == sorted(on_the_phone.values())
-        (pool,) = (await site.app.store.read(GatesQuery(names=("calls.numbers",)))).rows
-        assert {one.name.rpartition("/")[2]: one.used for one in pool.members} == NUMBERS
         assert site.live() == on_the_phone
+        assert "source calls.table: UnknownGate" not in caplog.text
+        await end_all(site, directory_url)
 
-        async def over() -> bool:
-            for sid in site.live():
-                await hang_up(site, sid)
-            return (await statuses(directory_url)) == {"COMPLETED": LEADS}
 
-        await site.until(over, "all called, and told to the table")
-        assert Counter(site.called()) == Counter(lead(n)["phone"] for n in range(LEADS))
-        assert carrier.world.ledger.twice() == {}
-        assert all(most <= NUMBERS[n] for n, most in carrier.world.ledger.peaks().items())
+@pytest.mark.timeout(180)
+async def test_a_redis_that_is_an_older_state_of_itself_awaits_the_calls_that_are_on(
+    lost_server: RedisServer, directory_url: str
+) -> None:
+    table = {"own": True, "every": "1s", "rate": 1000}
+    async with (
+        carrying(speed=1, ring="1ms", talk="1h", numbers=list(NUMBERS)) as carrier,
+        calling(
+            carrier,
+            lost_server.url,
+            directory_url,
+            table=table,
+            # What ended after the state was saved is asked about soon.
+            call_deadline="5s",
+        ) as site,
+    ):
+        reply = await site.post(*(lead(n) for n in range(LEADS)))
+        assert reply.is_success, reply.text
+
+        async def busy() -> bool:
+            return len(site.live()) == CHANNELS and len(await site.jobs(State.AWAITING)) == CHANNELS
+
+        await site.until(busy, "all lines busy")
+        with redis.Redis.from_url(lost_server.url) as server:
+            server.save()
+        # Two calls end, and two begin, of which the saved state knows nothing.
+        await busy_with_the_third(site)
+        on_the_phone = site.live()
+        lost_server.kill()
+        lost_server.start()
+        await site.until(lambda: is_as_the_world(site), "rebuilt")
+        assert site.live() == on_the_phone
+        await end_all(site, directory_url)
+
+
+async def test_leads_that_a_lost_store_refuses_for_its_gates_follow_later() -> None:
+    directory = Directory("sqlite:///:memory:")
+    parts = Parts(directory=directory, exchange=read_exchange({}), timing=REAL)
+    truth = read_truth({"own": True}, None, parts)
+    assert truth is not None
+    lost, line = hw.App("memory://"), Slots("line", 1)
+    async with lost:
+        job = JobFactory(FakeClock()).make(gates=(use_of(line),))
+        assert not await truth.follow(lost.store, [job])
+        await lost.declare_gates(line)
+        assert await truth.follow(lost.store, [job])
 
 
 @pytest.mark.timeout(180)

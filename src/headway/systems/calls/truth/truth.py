@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from headway.contract.store import Store
 from headway.contract.views import JobQuery
-from headway.core.errors import StoreError
+from headway.core.errors import StoreError, UnknownGate
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.state import FINAL, State
 from headway.runtime.answers import Dead
@@ -90,7 +90,8 @@ class Truth:
             async with self._timing.limit(AT_ONCE_S):
                 for begin in range(0, len(jobs), MAX_BATCH):
                     await store.enqueue(jobs[begin : begin + MAX_BATCH])
-        except (StoreError, TimeoutError) as error:
+        except (StoreError, UnknownGate, TimeoutError) as error:
+            # A store that was lost knows no gates until it is rebuilt.
             _log.warning("%d leads are in the table and follow later: %s", len(jobs), error)
             return False
         return True
