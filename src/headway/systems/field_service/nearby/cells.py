@@ -10,9 +10,12 @@ Source: G. M. Morton, A computer oriented geodetic data base, IBM 1966.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
-PER_DEGREE = 10_000_000
+DIGITS = 7
+"""Of a position in degrees, after the point: about a centimetre."""
+PER_DEGREE = 10**DIGITS
+_TWICE = 2 * PER_DEGREE
 COLUMNS = 360 * PER_DEGREE
 ROWS = 180 * PER_DEGREE + 1
 WHOLE = 32
@@ -24,6 +27,13 @@ _MASKS = (
     (4, 0x0F0F_0F0F_0F0F_0F0F),
     (2, 0x3333_3333_3333_3333),
     (1, 0x5555_5555_5555_5555),
+)
+_BACK = (
+    (1, 0x3333_3333_3333_3333),
+    (2, 0x0F0F_0F0F_0F0F_0F0F),
+    (4, 0x00FF_00FF_00FF_00FF),
+    (8, 0x0000_FFFF_0000_FFFF),
+    (16, 0x0000_0000_FFFF_FFFF),
 )
 
 
@@ -46,24 +56,29 @@ def cell_of(lat: float, lon: float) -> int:
     return _weave(column_of(lon), row_of(lat))
 
 
-@dataclass(frozen=True, slots=True)
-class Square:
-    """A square of cells.
+def position_of(cell: int) -> tuple[float, float]:
+    """The position that has a number: latitude and longitude, to seven digits."""
+    row, column = _gather(cell >> 1), _gather(cell)
+    # Adding 0 makes the negative zero positive.
+    return round(row / PER_DEGREE - 90, DIGITS) + 0.0, round(
+        column / PER_DEGREE - 180, DIGITS
+    ) + 0.0
+
+
+class Square(NamedTuple):
+    """A square of cells; a search makes dozens, hence no dataclass.
 
     Attributes:
         size: its side is 2 to the power of this, in cells.
-        column: of its west side, in squares.
-        row: of its south side, in squares.
+        column: of its west side, in cells.
+        row: of its south side, in cells.
+        first: the least number in it.
     """
 
     size: int
     column: int
     row: int
-
-    @property
-    def first(self) -> int:
-        """The least number in it."""
-        return _weave(self.column, self.row) << 2 * self.size
+    first: int
 
     @property
     def last(self) -> int:
@@ -71,25 +86,34 @@ class Square:
         return self.first + (1 << 2 * self.size) - 1
 
     @property
-    def box(self) -> tuple[float, float, float, float]:
-        """South, west, north and east, in degrees."""
-        side = 1 << self.size
-        south, west = self.row * side, self.column * side
-        north, east = min(south + side, ROWS), min(west + side, COLUMNS)
-        return (
-            south / PER_DEGREE - 90,
-            west / PER_DEGREE - 180,
-            min(north / PER_DEGREE - 90, 90.0),
-            east / PER_DEGREE - 180,
-        )
+    def middle(self) -> tuple[float, float]:
+        """Latitude and longitude of the middle of what is on the earth."""
+        size, west, south, _ = self
+        north, east = min(south + (1 << size), ROWS), min(west + (1 << size), COLUMNS)
+        return (south + north) / _TWICE - 90, (west + east) / _TWICE - 180
 
     def quarters(self) -> Iterator[Square]:
         """Its quarters, as far as they are on the earth."""
-        size = self.size - 1
-        for row in (2 * self.row, 2 * self.row + 1):
-            for column in (2 * self.column, 2 * self.column + 1):
-                if column << size < COLUMNS and row << size < ROWS:
-                    yield Square(size, column, row)
+        size, west, south, first = self
+        size -= 1
+        half = 1 << size
+        for number in range(4):
+            column = west + half * (number & 1)
+            row = south + half * (number >> 1)
+            if column < COLUMNS and row < ROWS:
+                yield Square(size, column, row, first + (number << 2 * size))
+
+
+def square_at(size: int, column: int, row: int) -> Square:
+    """The square of a size that holds a cell.
+
+    Args:
+        size: its side is 2 to the power of this, in cells.
+        column: of the cell.
+        row: of the cell.
+    """
+    west, south = column >> size << size, row >> size << size
+    return Square(size, west, south, _weave(west, south))
 
 
 def _weave(column: int, row: int) -> int:
@@ -100,4 +124,12 @@ def _spread(number: int) -> int:
     """A number of 32 bits, with a zero before each of them."""
     for shift, mask in _MASKS:
         number = (number | number << shift) & mask
+    return number
+
+
+def _gather(number: int) -> int:
+    """Every second bit of a number, from the lowest on."""
+    number &= 0x5555_5555_5555_5555
+    for shift, mask in _BACK:
+        number = (number | number >> shift) & mask
     return number

@@ -1,14 +1,14 @@
-"""What the search asks the database: how many are in squares, and who.
+"""What the search asks the database: who is in squares, and who comes next in number.
 
-Each question names all its squares at once, in one argument, and walks each along the index.
+Each question is one statement, whatever it asks for, and walks the index of places: no other
+table is read, as a cell's number is the position itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import TextClause, text
@@ -17,17 +17,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from headway.systems.field_service.nearby.cells import Square
 from headway.systems.field_service.skills import held
 
-_MANY = 1_000
-"""Of one square no more are counted to learn which skill is rare."""
+_RARITY_STEPS = 64
+"""So many are walked on either side to learn how far apart those with a skill are."""
+_BEYOND = 1 << 64
 
-_SEEN = 1_000_000
-"""A count of those who fit is told together with that of those who were seen, times this."""
-
-_FINDS = {"sqlite": "instr", "postgresql": "strpos"}
+_FITS = {"sqlite": "instr(c.skills, {}) > 0", "postgresql": "strpos(c.skills, {}) > 0"}
 
 _SQUARES = {
     "sqlite": """
-        SELECT key AS n, value ->> 0 AS first, value ->> 1 AS last FROM json_each(:squares)
+        SELECT key AS n, json_extract(value, '$[0]') AS first, json_extract(value, '$[1]') AS last
+        FROM json_each(:squares)
     """,
     "postgresql": """
         SELECT n - 1 AS n, (one ->> 0)::bigint AS first, (one ->> 1)::bigint AS last
@@ -40,89 +39,104 @@ _SKILLS = {
     "postgresql": "SELECT skill FROM json_array_elements_text(CAST(:skills AS json)) AS t(skill)",
 }
 
-_IN_IT = "p.skill = :skill AND p.cell BETWEEN w.first AND w.last"
+# What cannot be known beforehand is taken for little, so that PostgreSQL walks the index in its
+# order and stops; known, it may gather all first and sort them.
+_LOOK = "CAST(:look AS bigint)"
 
-_COUNT = f"""
-    WITH w AS ({{squares}})
-    SELECT n, (SELECT {{counts}} FROM (
-        SELECT p.skills FROM field_places p WHERE {_IN_IT} LIMIT :most) c)
+# One value a square: rows would each cost more than what they tell.
+_TOLD = {
+    "sqlite": """
+        json_array(count(*), json_group_array(json_array(technician_id, cell, idle_since)) {only})
+    """,
+    "postgresql": """
+        CAST(json_build_array(count(*),
+            json_agg(json_build_array(technician_id, cell, idle_since)) {only}) AS text)
+    """,
+}
+
+_IN_SQUARES = """
+    WITH w AS ({squares})
+    SELECT n, (SELECT {told} FROM (
+        SELECT p.technician_id, p.cell, p.idle_since {and_skills} FROM field_places p
+        WHERE p.skill = :skill AND p.cell BETWEEN w.first AND w.last
+        ORDER BY p.cell LIMIT (SELECT {look})) c)
     FROM w ORDER BY n
-"""  # noqa: S608  (made of this file's own text alone)
+"""
+
+_BESIDE = """
+    SELECT * FROM (SELECT c.technician_id, c.cell, c.idle_since FROM (
+        SELECT p.technician_id, p.cell, p.idle_since {and_skills} FROM field_places p
+        WHERE p.skill = :skill AND p.cell >= :cell
+        ORDER BY p.cell LIMIT (SELECT {look})) c {where} LIMIT :most) above
+    UNION ALL
+    SELECT * FROM (SELECT c.technician_id, c.cell, c.idle_since FROM (
+        SELECT p.technician_id, p.cell, p.idle_since {and_skills} FROM field_places p
+        WHERE p.skill = :skill AND p.cell < :cell
+        ORDER BY p.cell DESC LIMIT (SELECT {look})) c {where} LIMIT :most) below
+"""
+
+_AT_ONE_PLACE = """
+    SELECT c.technician_id, c.cell, c.idle_since FROM field_places c
+    WHERE c.skill = :skill AND c.cell = :cell {and_fits}
+    ORDER BY c.idle_since, c.technician_id LIMIT :most
+"""
 
 _RARITY = """
-    WITH w AS ({squares}), s AS ({skills})
-    SELECT skill, (SELECT sum((SELECT count(*) FROM (
-        SELECT 1 FROM field_places p
-        WHERE p.skill = s.skill AND p.cell BETWEEN w.first AND w.last LIMIT :most) c)) FROM w)
+    WITH s AS ({skills})
+    SELECT skill,
+        (SELECT CASE WHEN count(*) = {look} THEN min(cell) END FROM (
+            SELECT p.cell FROM field_places p
+            WHERE p.skill = s.skill AND p.cell < :cell
+            ORDER BY p.cell DESC LIMIT (SELECT {look})) c),
+        (SELECT CASE WHEN count(*) = {look} THEN max(cell) END FROM (
+            SELECT p.cell FROM field_places p
+            WHERE p.skill = s.skill AND p.cell >= :cell
+            ORDER BY p.cell LIMIT (SELECT {look})) c)
     FROM s
 """
 
-_WHO = f"""
-    WITH w AS ({{squares}})
-    SELECT t.id, t.lat, t.lon, t.idle_since
-    FROM w CROSS JOIN field_places p CROSS JOIN field_technicians t
-    WHERE {_IN_IT} AND t.id = p.technician_id {{and_others}}
-"""  # noqa: S608  (as above)
-
-_AT_ONE_PLACE = """
-    SELECT t.id, t.lat, t.lon, t.idle_since
-    FROM field_places p CROSS JOIN field_technicians t
-    WHERE p.skill = :skill AND p.cell = :cell AND t.id = p.technician_id {and_others}
-    ORDER BY p.idle_since, p.technician_id LIMIT :most
-"""
+Found = tuple[str, int, int]
+"""Somebody: the id, the cell, since when without a job."""
 
 
-class Found(Protocol):
-    """Somebody in a square.
+class Looked(NamedTuple):
+    """What was found in a square.
 
     Attributes:
-        id: the technician's.
-        lat: where.
-        lon: where.
-        idle_since: since when without a job, ms UTC.
-    """
-
-    id: str
-    lat: float
-    lon: float
-    idle_since: int
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """How many are in a square.
-
-    Attributes:
-        seen: who have the first skill; no more than were to be looked at.
-        fit: those of them who have the others too.
+        seen: so many were looked at.
+        fit: those of them who have all skills.
     """
 
     seen: int
-    fit: int
+    fit: Sequence[Found]
 
 
-async def rarest_first(
-    session: AsyncSession, skills: Sequence[str], squares: Sequence[Square]
-) -> list[str]:
-    """Skills, those first that fewer have in these squares.
+_LOOKED = msgspec.json.Decoder(tuple[int, list[Found] | None])
+
+
+async def rarest_first(session: AsyncSession, skills: Sequence[str], cell: int) -> list[str]:
+    """Skills, those first whose holders are farther apart around a position.
 
     Args:
         session: of the directory.
         skills: which.
-        squares: where.
+        cell: of the position.
     """
     told = _statement(_RARITY, session.get_bind().dialect.name, 0)
-    given = {"squares": _json(squares), "skills": msgspec.json.encode(skills).decode()}
-    rows = await session.execute(told, given | {"most": _MANY})
-    counts = {row[0]: int(row[1]) for row in rows}
-    return sorted(skills, key=lambda one: (counts[one], one))
+    given = {"skills": msgspec.json.encode(skills).decode(), "cell": cell, "look": _RARITY_STEPS}
+    rows = await session.execute(told, given)
+    spans = {
+        skill: (_BEYOND if last is None else int(last)) - (-1 if first is None else int(first))
+        for skill, first, last in rows
+    }
+    return sorted(skills, key=lambda one: (-spans[one], one))
 
 
 class Questions:
     """What is asked of one session, for one set of skills.
 
     Attributes:
-        others: the skills that must be there besides the one along which squares are walked.
+        others: the skills that must be there besides the one along which is walked.
     """
 
     def __init__(self, session: AsyncSession, skill: str, others: Sequence[str]) -> None:
@@ -130,7 +144,7 @@ class Questions:
 
         Args:
             session: of the directory.
-            skill: along which squares are walked; empty for none.
+            skill: along which is walked; empty for none.
             others: those that must be there besides.
         """
         self.others = tuple(others)
@@ -140,24 +154,30 @@ class Questions:
         for number, other in enumerate(others):
             self._given[f"other_{number}"] = held((other,))
 
-    async def count(self, squares: Sequence[Square], most: int) -> list[Tally]:
-        """Counts those in squares.
+    async def beside(self, cell: int, look: int, most: int) -> Sequence[Found]:
+        """Who fits of those next to a number.
+
+        Args:
+            cell: the number.
+            look: so many are looked at, on either side.
+            most: at most so many are told, of either side.
+        """
+        return await self._ask(_BESIDE, {"cell": cell, "look": look, "most": most})
+
+    async def inside(self, squares: Sequence[Square], look: int) -> list[Looked]:
+        """Who fits in squares.
 
         Args:
             squares: which.
-            most: of one square no more are looked at.
+            look: of one square no more are looked at.
 
         Returns:
             One for each square, in their order.
         """
-        rows = await self._ask(_COUNT, {"squares": _json(squares), "most": most})
-        if not self.others:
-            return [Tally(count, count) for _, count in rows]
-        return [Tally(*divmod(count, _SEEN)) for _, count in rows]
-
-    async def who(self, squares: Sequence[Square]) -> Sequence[Found]:
-        """All in squares, in no order."""
-        return await self._ask(_WHO, {"squares": _json(squares)})
+        asked = msgspec.json.encode([(one.first, one.last) for one in squares]).decode()
+        rows = await self._ask(_IN_SQUARES, {"squares": asked, "look": look})
+        looked = (_LOOKED.decode(told) for _, told in rows)
+        return [Looked(seen, fit or ()) for seen, fit in looked]
 
     async def longest_idle(self, cell: int, most: int) -> Sequence[Found]:
         """Those at one position who are idle longest; of two, the one with the lesser id."""
@@ -170,19 +190,17 @@ class Questions:
 
 @cache
 def _statement(told: str, dialect: str, others: int) -> TextClause:
-    holds = [f"{_FINDS[dialect]}({{0}}.skills, :other_{number}) > 0" for number in range(others)]
-    fits = " AND ".join(holds)
-    counts = f"count(*) * {_SEEN} + count(CASE WHEN {fits.format('c')} THEN 1 END)"
+    fits = " AND ".join(_FITS[dialect].format(f":other_{number}") for number in range(others))
     parts = {
+        "{look}": _LOOK,
         "{squares}": _SQUARES[dialect],
         "{skills}": _SKILLS[dialect],
-        "{counts}": counts if others else "count(*)",
-        "{and_others}": f"AND {fits.format('p')}" if others else "",
+        "{told}": _TOLD[dialect],
+        "{only}": f"FILTER (WHERE {fits})" if others else "",
+        "{where}": f"WHERE {fits}" if others else "",
+        "{and_fits}": f"AND {fits}" if others else "",
+        "{and_skills}": ", p.skills" if others else "",
     }
     for name, part in parts.items():
         told = told.replace(name, part)
     return text(told)
-
-
-def _json(squares: Sequence[Square]) -> str:
-    return msgspec.json.encode([(one.first, one.last) for one in squares]).decode()

@@ -1,9 +1,10 @@
 """The search for those who are nearest.
 
-It knows nothing of how densely they live. It counts in squares around the position, which are the
-smaller the nearer they are, and learns within which distance there are enough. Of the squares that
-are so near, it divides those that are crowded and counts again; at last it reads the few who are
-in what is left. What it reads is bounded by how many are wanted, not by how many there are.
+It knows nothing of how densely they live. Those whose numbers are next to the position's live near
+it, mostly: the distance of the last one who is wanted bounds how far to look. Then it looks into
+the few squares that are so near, and at no more than some in each. In what was not seen to its end
+it looks again, in smaller squares and within what the bound has become. So what it reads follows
+from how many are wanted, not from how many there are.
 
 Source: G. Hjaltason, H. Samet, Distance browsing in spatial databases, ACM TODS 24 (1999).
 """
@@ -14,28 +15,35 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headway.systems.directory.database import Directory
-from headway.systems.field_service.nearby.cells import Square
-from headway.systems.field_service.nearby.cover import cover, mesh
+from headway.systems.field_service.nearby.cells import (
+    PER_DEGREE,
+    WHOLE,
+    Square,
+    cell_of,
+    position_of,
+)
+from headway.systems.field_service.nearby.cover import cover
 from headway.systems.field_service.nearby.questions import Found, Questions, rarest_first
 from headway.systems.field_service.nearby.sphere import (
     FARTHEST_KM,
     check_position,
     distance_km,
-    least_km,
-    most_km,
+    reach_km,
 )
 from headway.systems.field_service.skills import skill_key
 
 MOST = 1_000
 """Who are told of one search."""
-_CROWD = 32
-"""So many in one square need not be told apart."""
-_LOOKED_THROUGH = 1_024
-"""Those with one of several skills that are looked through in one square."""
-_ROUNDING_KM = 1e-8
-_FAR_KM = 19_000.0
+_FEWEST = 24
+"""So many are looked at on either side, however few are wanted."""
+_LOOKED_THROUGH = 512
+"""Those with one of several skills that are looked through, on either side or in a square."""
+_ROUNDING_KM = 1e-6
+_FAR_KM = 20_000.0
 _FAR_ROUNDING_KM = 1e-3
-"""Near the other side of the earth, the haversine is exact to a metre only."""
+"""On the other side of the earth the haversine is exact to some decimetres only."""
+_HALVES = tuple((1 << size) / PER_DEGREE / 2 for size in range(WHOLE + 1))
+"""Half the side of squares of each size, in degrees."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,25 +59,6 @@ class Candidate:
     id: str
     distance_km: float
     idle_since: int
-
-
-@dataclass(slots=True)
-class _Part:
-    """A square, as far as it is known.
-
-    Attributes:
-        square: which.
-        least: no nearer is any point of it, km.
-        most: no farther is any point of it, km.
-        fit: so many are in it at least.
-        crowded: whether there may be more.
-    """
-
-    square: Square
-    least: float
-    most: float
-    fit: int
-    crowded: bool
 
 
 async def nearby(
@@ -89,7 +78,7 @@ async def nearby(
         lon: degrees east, -180 to 180.
         skills: in any case; none for anybody.
         radius_km: how far, this distance included.
-        most: at most so many.
+        most: at most so many, and at most 1000.
 
     Returns:
         The nearest first; of those as near, who is idle longest; of those, the lesser id.
@@ -104,7 +93,7 @@ async def nearby(
     async with directory.read() as session:
         wanted = sorted({skill_key(one) for one in skills}) or [""]
         if len(wanted) > 1:
-            wanted = await rarest_first(session, wanted, cover(lat, lon, radius_km))
+            wanted = await rarest_first(session, wanted, cell_of(lat, lon))
         questions = Questions(session, wanted[0], wanted[1:])
         return await _Search(questions, lat, lon, radius_km, min(most, MOST)).run()
 
@@ -118,93 +107,73 @@ class _Search:
         self._questions = questions
         self._lat = lat
         self._lon = lon
-        self._radius = radius_km
         self._most = most
-        self._crowd = max(most, _CROWD)
+        self._look = max(most, _FEWEST, _LOOKED_THROUGH if questions.others else 0)
         # Nobody farther can be among those who are told.
         self._bound = radius_km
+        self._near: list[tuple[float, int, str]] = []
+        self._seen: set[str] = set()
 
     async def run(self) -> list[Candidate]:
         """Those who are nearest, in their order."""
-        found = await self._read(await self._narrow())
-        told = [
-            Candidate(
-                id=one.id,
-                distance_km=distance_km(self._lat, self._lon, one.lat, one.lon),
-                idle_since=one.idle_since,
-            )
-            for one in found
+        cell = cell_of(self._lat, self._lon)
+        told = max(self._most, _FEWEST)
+        self._note(await self._questions.beside(cell, self._look, told))
+        squares = self._so_near(cover(self._lat, self._lon, self._bound))
+        while squares:
+            crowded = await self._look_into(squares)
+            squares = self._so_near(part for one in crowded for part in _split(one))
+        return [
+            Candidate(id=id_, distance_km=away, idle_since=idle_since)
+            for away, idle_since, id_ in self._near
         ]
-        near = [one for one in told if one.distance_km <= self._radius]
-        near.sort(key=lambda one: (one.distance_km, one.idle_since, one.id))
-        return near[: self._most]
 
-    async def _narrow(self) -> list[_Part]:
-        """Counts, and divides what is crowded, until all that is near enough is not.
+    async def _look_into(self, squares: Sequence[Square]) -> list[Square]:
+        """Notes who is in squares.
 
         Returns:
-            The parts that hold all who are near enough; crowded is only a single position.
+            Those in which not all have been looked at.
         """
-        settled: list[_Part] = []
-        squares = mesh(self._lat, self._lon, self._radius)
-        look = self._crowd
-        while squares:
-            crowded: list[_Part] = []
-            for part in await self._count(squares, look):
-                (crowded if part.crowded and part.square.size else settled).append(part)
-            self._tighten([*settled, *crowded])
-            near = [one.square for one in crowded if one.least <= self._bound]
-            squares = [sixteenth for one in near for sixteenth in _split(one)]
-            look = max(self._crowd, _LOOKED_THROUGH) if self._questions.others else self._crowd
-        return [one for one in settled if one.least <= self._bound]
-
-    async def _count(self, squares: Sequence[Square], look: int) -> list[_Part]:
-        """The squares in which anybody is, near enough."""
-        parts: list[_Part] = []
-        counts = await self._questions.count(squares, look)
-        for square, count in zip(squares, counts, strict=True):
-            if not count.seen:
+        crowded: list[Square] = []
+        found: list[Found] = []
+        looked = await self._questions.inside(squares, self._look)
+        for square, (seen, fit) in zip(squares, looked, strict=True):
+            found += fit
+            if seen < self._look:
                 continue
-            box = square.box
-            least = _below(least_km(self._lat, self._lon, box))
-            if least <= self._bound:
-                most = _above(most_km(self._lat, self._lon, box))
-                crowded = count.seen >= look or count.fit > self._crowd
-                parts.append(_Part(square, least, most, count.fit, crowded))
-        return parts
+            if square.size:
+                crowded.append(square)
+            else:
+                found += await self._questions.longest_idle(square.first, self._most)
+        self._note(found)
+        return crowded
 
-    def _tighten(self, parts: Sequence[_Part]) -> None:
-        """Lowers the bound to where enough have been counted."""
-        enough = self._most
-        for part in sorted(parts, key=_most):
-            if part.most >= self._bound:
-                return
-            enough -= part.fit
-            if enough <= 0:
-                self._bound = part.most
-                return
+    def _note(self, found: Iterable[Found]) -> None:
+        """Keeps as many of the nearest as are wanted, and lowers the bound to the last of them."""
+        for id_, cell, idle_since in found:
+            if id_ in self._seen:
+                continue
+            self._seen.add(id_)
+            away = distance_km(self._lat, self._lon, *position_of(cell))
+            if away <= self._bound:
+                self._near.append((away, idle_since, id_))
+        self._near = sorted(self._near)[: self._most]
+        if len(self._near) == self._most:
+            self._bound = self._near[-1][0]
 
-    async def _read(self, parts: Sequence[_Part]) -> list[Found]:
-        plain = [one.square for one in parts if one.fit and not one.crowded]
-        found = list(await self._questions.who(plain)) if plain else []
-        for part in parts:
-            if part.crowded:
-                found += await self._questions.longest_idle(part.square.first, self._most)
-        return found
-
-
-def _most(part: _Part) -> float:
-    return part.most
+    def _so_near(self, squares: Iterable[Square]) -> list[Square]:
+        """The squares of which a point can be within the bound."""
+        near: list[Square] = []
+        for square in squares:
+            lat, lon = square.middle
+            away = distance_km(self._lat, self._lon, lat, lon)
+            reach = reach_km(lat, _HALVES[square.size])
+            rounding = _ROUNDING_KM if away + reach < _FAR_KM else _FAR_ROUNDING_KM
+            if away - reach - rounding <= self._bound:
+                near.append(square)
+        return near
 
 
 def _split(square: Square) -> Iterable[Square]:
     for quarter in square.quarters():
         yield from quarter.quarters() if quarter.size else (quarter,)
-
-
-def _below(km: float) -> float:
-    return km - (_FAR_ROUNDING_KM if km > _FAR_KM else _ROUNDING_KM)
-
-
-def _above(km: float) -> float:
-    return km + (_FAR_ROUNDING_KM if km > _FAR_KM else _ROUNDING_KM)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from math import asin, atan2, cos, pi, radians, sin, sqrt
+from math import asin, cos, pi, radians, sin, sqrt
 
 from headway.core.errors import InvalidValue
+from headway.systems.field_service.nearby.cells import DIGITS
 
 EARTH_KM = 6371.0088
 """The mean radius of the earth.
@@ -13,8 +14,6 @@ Source: IUGG, mean radius R1 of the GRS 80 ellipsoid.
 """
 FARTHEST_KM = pi * EARTH_KM
 """Half around the earth: nothing is farther."""
-DIGITS = 7
-"""Of a position in degrees, after the point: about a centimetre."""
 
 
 def check_position(lat: float, lon: float) -> tuple[float, float]:
@@ -59,43 +58,16 @@ def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> f
     return 2 * EARTH_KM * asin(sqrt(min(half, 1.0)))
 
 
-def least_km(lat: float, lon: float, box: tuple[float, float, float, float]) -> float:
-    """How far a position is from the nearest point of a box.
+def reach_km(lat: float, degrees: float) -> float:
+    """How far the corners of a square are from its middle, at most.
 
     Args:
-        lat: of the position.
-        lon: of the position.
-        box: south, west, north, east; west is not above east.
+        lat: of the middle, degrees north.
+        degrees: from the middle to a side, along the meridian and along the parallel.
 
     Returns:
-        Kilometres; 0 within it.
+        Kilometres.
     """
-    south, west, north, east = box
-    if west <= lon <= east:
-        # Two parallels are as far from each other as their latitudes.
-        return EARTH_KM * radians(max(south - lat, lat - north, 0.0))
-    # Within a parallel, distance grows with the difference of longitudes: an edge is nearest.
-    edge = west if _apart(lon, west) <= _apart(lon, east) else east
-    nearest = min(distance_km(lat, lon, south, edge), distance_km(lat, lon, north, edge))
-    foot = _foot(lat, _apart(lon, edge))
-    if south < foot < north:
-        nearest = min(nearest, distance_km(lat, lon, foot, edge))
-    return nearest
-
-
-def most_km(lat: float, lon: float, box: tuple[float, float, float, float]) -> float:
-    """How far a position is from the farthest point of a box, in kilometres."""
-    # What is farthest from here is nearest to the other side of the earth.
-    return FARTHEST_KM - least_km(-lat, lon - 180 if lon >= 0 else lon + 180, box)
-
-
-def _apart(lon: float, other: float) -> float:
-    """Degrees between two longitudes, 0 to 180."""
-    degrees = abs(lon - other) % 360
-    return min(degrees, 360 - degrees)
-
-
-def _foot(lat: float, apart: float) -> float:
-    """The latitude at which a meridian, so many degrees away, is nearest; outside of it if none."""
-    up, away = radians(lat), radians(apart)
-    return atan2(sin(up), cos(up) * cos(away)) * 180 / pi
+    half = sin(radians(min(degrees, 180.0)) / 2)
+    # A parallel is nowhere longer than at the equator: one of the two cosines is taken as 1.
+    return 2 * EARTH_KM * asin(min(half * sqrt(1 + cos(radians(lat))), 1.0))

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from headway.server.bodies.body import Body, Several
 from headway.systems.field_service.bodies import Phone
-from headway.systems.field_service.nearby.sphere import DIGITS
+from headway.systems.field_service.nearby.cells import DIGITS
 from headway.systems.field_service.record_ids import RecordId
 from headway.systems.field_service.record_words import PersonName, Word, not_null
 from headway.systems.field_service.records import Channel

@@ -1,0 +1,78 @@
+"""Directories with this system's tables alone, and who is in them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import delete
+
+from headway.systems.directory.database import Directory, Schema
+from headway.systems.field_service.nearby.search import Candidate
+from headway.systems.field_service.nearby.sphere import check_position, distance_km
+from headway.systems.field_service.records import Channel, Technician
+from headway.systems.field_service.skills import skill_key
+from headway.systems.field_service.technicians.book import put_in_place
+
+SCHEMA = Schema(name="field_service", package="headway.systems.field_service.migrations")
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncGenerator[Directory]:
+    directory = Directory(url)
+    directory.needs(SCHEMA)
+    await directory.open()
+    try:
+        yield directory
+    finally:
+        await directory.close()
+
+
+def technician(number: int, lat: float, lon: float, **fields: Any) -> Technician:
+    """Somebody at a position; his number is in his id, his telephone and since when he is idle."""
+    lat, lon = check_position(lat, lon)
+    given: dict[str, Any] = {
+        "id": f"t{number:06}",
+        "name": f"T. {number}",
+        "phone": f"+4930{number:08}",
+        "skills": [],
+        "on_duty": True,
+        "channel": Channel.VOICE,
+        "idle_since": 1_000_000 + number,
+        "version": 1,
+    }
+    return Technician(lat=lat, lon=lon, **(given | fields))
+
+
+async def fill(directory: Directory, technicians: Iterable[Technician]) -> None:
+    """Makes these the only ones who are there."""
+    all_ = list(technicians)
+    async with directory.change() as session:
+        await session.execute(delete(Technician))
+        for first in range(0, len(all_), 500):
+            batch = all_[first : first + 500]
+            session.add_all(batch)
+            await session.flush()
+            await put_in_place(session, batch)
+
+
+def brute_force(
+    technicians: Iterable[Technician],
+    *,
+    lat: float,
+    lon: float,
+    skills: Iterable[str] = (),
+    radius_km: float = 21_000,
+    most: int = 50,
+) -> list[Candidate]:
+    """What `nearby` must answer, by looking at everybody."""
+    lat, lon = check_position(lat, lon)
+    wanted = {skill_key(one) for one in skills}
+    fit = [
+        (distance_km(lat, lon, one.lat, one.lon), one.idle_since, one.id)
+        for one in technicians
+        if one.on_duty and wanted <= {skill_key(skill) for skill in one.skills}
+    ]
+    near = sorted(one for one in fit if one[0] <= radius_km)
+    return [Candidate(id=id_, distance_km=km, idle_since=idle) for km, idle, id_ in near[:most]]

