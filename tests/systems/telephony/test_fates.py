@@ -10,14 +10,20 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from headway.core.errors import ProviderRefused, ProviderUnsure
+from headway.runtime.timing import Timing, pause
+from headway.systems.telephony.settings_table import read_table
 from headway.systems.telephony.twilio.account import Account
+from headway.systems.telephony.twilio.settings import TwilioSettings
 from headway.systems.telephony.voice import Dialled, Sought
 from headway.systems.telephony.vonage.application import Application
+from headway.systems.telephony.wire import AT_ONCE
 from tests.systems.telephony.accounts import (
+    ACCOUNT,
     CALL,
     FROM,
     SINCE,
     TO,
+    TOKEN,
     UUID,
     order,
     twilio,
@@ -28,6 +34,7 @@ from tests.systems.telephony.accounts import (
 )
 from tests.systems.telephony.far_end import (
     Act,
+    FarEnd,
     babbles,
     cuts,
     cuts_head,
@@ -200,6 +207,64 @@ async def test_many_calls_at_once_are_each_asked_for_once() -> None:
         made = await asyncio.gather(*(other.dial(order()) for _ in range(20)))
         assert made == [Dialled("vonage", UUID)] * 20
         assert len({one.headers["authorization"] for one in end.seen}) == 20
+
+
+class Counted(Timing):
+    """Real time that counts how many limits have begun, and can be short of time."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.hurries = False
+
+    def limit(self, seconds: float | None) -> asyncio.Timeout:
+        self.begun += 1
+        return super().limit(0 if self.hurries else seconds)
+
+
+def counted(url: str, timing: Timing, timeout: str) -> Account:
+    table = {"account_sid": ACCOUNT, "auth_token": TOKEN, "base_url": url, "timeout": timeout}
+    return Account(read_table("telephony.twilio", TwilioSettings, table), timing=timing)
+
+
+async def asked_by_many(provider: Provider, end: FarEnd) -> list[asyncio.Task[Dialled]]:
+    """Ten more dials than can be under way at once, once all that can be are."""
+    asked = [asyncio.create_task(provider.dial(order())) for _ in range(AT_ONCE + 10)]
+    async with asyncio.timeout(30):
+        while len(end.seen) < AT_ONCE:
+            await pause(0)
+    return asked
+
+
+async def test_a_request_that_waits_for_its_turn_has_neither_been_sent_nor_lost_time() -> None:
+    answers, timing = asyncio.Event(), Counted()
+
+    async def held(writer: asyncio.StreamWriter) -> None:
+        await answers.wait()
+        await says(201, twilio_call())(writer)
+
+    async with far_end(held) as end, closing(counted(end.url, timing, "30s")) as provider:
+        asked = await asked_by_many(provider, end)
+        # Those that wait for their turn have a limit for that, and the others one more.
+        assert timing.begun == AT_ONCE + 10 + AT_ONCE
+        answers.set()
+        assert await asyncio.gather(*asked) == [Dialled("twilio", CALL)] * (AT_ONCE + 10)
+        assert len(end.seen) == AT_ONCE + 10
+        assert timing.begun == 2 * len(end.seen)
+
+
+async def test_a_request_whose_turn_does_not_come_is_refused_for_a_moment_and_not_sent() -> None:
+    timing = Counted()
+    async with far_end(hangs) as end, closing(counted(end.url, timing, "3s")) as provider:
+        asked = await asked_by_many(provider, end)
+        timing.hurries = True
+        with pytest.raises(ProviderRefused) as refused:
+            await provider.dial(order())
+        assert refused.value.concerns == "provider"
+        assert refused.value.retry_after_ms == 1_000
+        assert len(end.seen) == AT_ONCE
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
 
 
 @pytest.mark.parametrize(

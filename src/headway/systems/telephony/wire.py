@@ -6,6 +6,7 @@ them send through here instead, where a request is sent once and its fate is tol
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -21,7 +22,15 @@ UNSURE = frozenset({408, 409, 425})
 MAX_REPLY = 4_000_000
 """Bytes of a reply."""
 
-CONNECTIONS = 100
+AT_ONCE = 50
+"""Requests that are under way at once; others wait their turn, and their time begins with it.
+
+Hundreds of handshakes at once, on one event loop, would all be late, and be taken for a provider
+that cannot be reached; and what the pool of connections costs grows with the square of them.
+"""
+SOON_MS = 1_000
+KEPT = 20
+"""Connections that are kept for the next requests."""
 _SAID = 300
 
 
@@ -41,7 +50,12 @@ class Refusal:
 
 
 class Wire:
-    """Sends requests to one provider, each once."""
+    """Sends requests to one provider, each once.
+
+    Attributes:
+        answers_ms: within which a request that is sent has an answer or has failed, its turn
+            included.
+    """
 
     def __init__(
         self,
@@ -56,9 +70,10 @@ class Wire:
         Args:
             provider: its name, for messages.
             read_refusal: what a reply of 4xx says, from its status and body.
-            timeout_ms: until when a whole reply must be there.
+            timeout_ms: how long after its turn a request may take until a whole reply is there.
             timing: ends what takes too long.
         """
+        self.answers_ms = 2 * timeout_ms
         self._provider = provider
         self._read_refusal = read_refusal
         self._timeout_s = timeout_ms / 1000
@@ -68,8 +83,11 @@ class Wire:
         timeout = httpx.Timeout(self._timeout_s, connect=self._timeout_s * 0.45)
         self._phases = timeout.as_dict()
         self._http = httpx.AsyncClient(
-            limits=httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=5),
+            limits=httpx.Limits(
+                max_connections=AT_ONCE, max_keepalive_connections=KEPT, keepalive_expiry=5
+            ),
         )
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def send(self, request: httpx.Request, auth: httpx.Auth | None = None) -> httpx.Response:
         """Sends a request, once.
@@ -83,9 +101,28 @@ class Wire:
 
         Raises:
             ProviderRefused: not one byte of the request was sent, or the provider refused it.
+                Also if its turn does not come within the time that a reply may take.
             ProviderUnsure: it was sent, or part of it, and there is no reply that says what became
                 of it.
         """
+        await self._turn()
+        try:
+            return await self._sent(request, auth)
+        finally:
+            self._turns.release()
+
+    async def _turn(self) -> None:
+        try:
+            async with self._timing.limit(self._timeout_s):
+                await self._turns.acquire()
+        except TimeoutError:
+            message = f"{self._provider} has not answered {AT_ONCE} requests before this one"
+            hint = "nothing was sent; it can be asked again soon"
+            raise ProviderRefused(
+                message, hint=hint, concerns="provider", retry_after_ms=SOON_MS
+            ) from None
+
+    async def _sent(self, request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
         begun = False
 
         async def watch(event: str, _: object) -> None:

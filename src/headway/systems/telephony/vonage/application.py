@@ -41,7 +41,7 @@ from headway.systems.telephony.vonage.signature import check_vonage
 from headway.systems.telephony.vonage.statuses import CALLS
 from headway.systems.telephony.vonage.transport import WireClient
 from headway.systems.telephony.vonage.webhooks import NAME, read_pressed, read_status, whole
-from headway.systems.telephony.wire import CONNECTIONS, Wire
+from headway.systems.telephony.wire import AT_ONCE, Wire
 
 LONGEST_RING_S = 120
 PAGE = 100
@@ -153,7 +153,7 @@ class Application:
 
     async def _ask(self, ask: Callable[[Client], T]) -> T:
         if self._threads is None:
-            self._threads = CapacityLimiter(CONNECTIONS)
+            self._threads = CapacityLimiter(AT_ONCE)
         client = Client(WireClient(self._auth, self._wire, self._settings.base_url))
         try:
             return await to_thread.run_sync(ask, client, limiter=self._threads)
