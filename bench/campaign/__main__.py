@@ -13,9 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.campaign import picture
+from bench import use_chart
 from bench.campaign.day import Day, Seen
-from bench.campaign.plan import START, Campaign
+from bench.campaign.plan import HOUR, START, Campaign
 from bench.places import postgres, redis, sqlite
 from bench.places.place import Ground
 from headway.stores import open_store
@@ -26,6 +26,10 @@ GROUNDS: dict[str, Callable[[], AbstractContextManager[Ground]]] = {
     "postgres": postgres.opened,
     "redis": redis.opened,
 }
+
+
+SHOWN = 2 * HOUR
+"""Of a day, in the picture; after that only those are left who asked often."""
 
 
 def main() -> int:
@@ -42,7 +46,8 @@ def main() -> int:
         for fault in seen.faults[:20]:
             _tell(name, f"FAULT: {fault}")
         if asked.chart:
-            picture.draw(seen, asked.chart)
+            busy = [one for one in seen.points if one[0] <= START + SHOWN]
+            use_chart.draw(busy, asked.chart, "minutes")
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
     return 1 if faulty else 0
