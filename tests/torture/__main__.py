@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.servers.process import ServiceMissing
+from tests.torture.calls import call_and_kill
 from tests.torture.checker import Violation
 from tests.torture.evidence import Evidence
 from tests.torture.faults import fail_again_and_again
@@ -27,6 +28,7 @@ from tests.torture.site import KINDS, Kind, Site, site_of
 RACE_JOBS, KILLS, FAULTS_S = 20_000, 60, 30.0
 HTTP_JOBS, HTTP_KILLS = 10_000, 20
 QUICK_JOBS, QUICK_KILLS, QUICK_FAULTS_S = 2_000, 8, 3.0
+CALLS_KILLS, QUICK_CALLS_KILLS = 200, 20
 OPEN_S, PASSING = 60.0, 100_000
 MOST_GROWTH = 1.5
 """How many times as long a claim may take beside a snapshot that is held open."""
@@ -37,11 +39,12 @@ RIGS: dict[str, tuple[Kind, ...]] = {
     "kills": KINDS,
     "faults": ("postgres", "redis"),
     "http": KINDS,
+    "calls": KINDS,
     "open": ("postgres",),
     "snapshot": ("postgres",),
 }
 """What there is, and on which stores."""
-USUAL = ("races", "kills", "faults", "http")
+USUAL = ("races", "kills", "faults", "http", "calls")
 
 Found = tuple[list[str], list[Violation]]
 
@@ -94,7 +97,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--jobs", type=int, help=f"of the race, {RACE_JOBS} by default; of the snapshot, {PASSING}"
     )
-    parser.add_argument("--kills", type=int, help=f"{KILLS} by default")
+    parser.add_argument("--kills", type=int, help=f"{KILLS} by default; of calls, {CALLS_KILLS}")
     parser.add_argument(
         "--for",
         type=float,
@@ -108,7 +111,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--plant",
-        choices=["lose", "call early", "one line", "leave early"],
+        choices=["lose", "call early", "one line", "leave early", "hand over late", "dial again"],
         default="",
         help="a fault, to see that it is found",
     )
@@ -141,6 +144,11 @@ def _http(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Fo
     jobs = wanted.jobs or (QUICK_JOBS if wanted.quick else HTTP_JOBS)
     kills = wanted.kills or (QUICK_KILLS if wanted.quick else HTTP_KILLS)
     return serve_and_kill(site, seed, jobs, kills, _say)
+
+
+def _calls(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    kills = wanted.kills or (QUICK_CALLS_KILLS if wanted.quick else CALLS_KILLS)
+    return call_and_kill(folder, site.url, seed, kills, _say, wanted.plant)
 
 
 def _open(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
@@ -183,6 +191,7 @@ _RUN: dict[str, Callable[[Path, Site, int, argparse.Namespace], Found]] = {
     "kills": _kills,
     "faults": _faults,
     "http": _http,
+    "calls": _calls,
     "open": _open,
     "snapshot": _snapshot,
 }

@@ -31,7 +31,7 @@ async def test_a_number_that_the_provider_refuses_rests_and_another_is_taken(
         await calls.number(NUMBER)
         calls.carrier.person(PHONE, "talks")
         lead = await calls.lead()
-        await calls.until_why(lead, "calls.numbers", "opens at")
+        await calls.until_why(lead, "calls.numbers", "is closed by", "until")
         told = await calls.told(lead)
         assert told["attempts"][0]["outcome"] == "NUMBER_UNAVAILABLE"
         await calls.number(OTHER)

@@ -1,0 +1,197 @@
+"""A server or a worker of the system `calls` that kills itself at a point that it is told.
+
+Nothing that is shipped knows of this: what the points are at is wrapped here, in the process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.cli import main as command
+from headway.cli.commands import serve, worker
+from headway.core.errors import ProviderUnsure
+from headway.runtime.app import App
+from headway.runtime.job import Job
+from headway.systems.calls import dial_stage, kinds
+from headway.systems.calls.routes import hooks, leads
+from headway.systems.telephony.twilio.account import Account
+from headway.systems.telephony.wire import Wire
+from tests.torture.witness import Witness
+
+PRELOADED = (serve, worker)
+LEASE = "1500ms"
+SENT = {
+    "http11.send_request_headers.complete": "request half sent",
+    "http11.send_request_body.complete": "request sent",
+    "http11.receive_response_headers.complete": "reply half read",
+}
+
+Function = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Life:
+    """One process.
+
+    Attributes:
+        folder: with headway.toml; the witness and the log are written there.
+        arguments: of the command.
+        point: where it ends; empty for nowhere.
+        nth: how often it comes there until it does.
+        plant: a fault to be planted.
+    """
+
+    folder: Path
+    arguments: tuple[str, ...]
+    point: str = ""
+    nth: int = 1
+    plant: str = ""
+
+
+def live(life: Life) -> None:
+    """The whole life of a process."""
+    log = os.open(life.folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(log, sys.stdout.fileno())
+    os.dup2(log, sys.stderr.fileno())
+    os.chdir(life.folder)
+    os.environ["HEADWAY_CONFIG"] = str(life.folder / "headway.toml")
+    _Watched(life).note("began", role=life.arguments[0], point=life.point, nth=life.nth)
+    if life.plant:
+        PLANTS[life.plant]()
+    sys.exit(command.call(life.arguments))
+
+
+class _Watched:
+    """Wraps what the points are at, and what the witness is told."""
+
+    def __init__(self, life: Life) -> None:
+        self._witness = Witness(life.folder / "witness.jsonl")
+        self.note = self._witness.note
+        self._point, self._left = life.point, life.nth
+        self._around(kinds, "check", "claimed, not checked", "checked, not told")
+        self._around(kinds, "place_call", "given a line", "handler at its end")
+        self._around(Job, "hand_over", "before the hand-over", "handed over")
+        self._around(Job, "known_as", "", "known")
+        self._around(Account, "dial", "", "dialled, not known")
+        self._around(leads, "take_leads", "", "lead stored, not answered")
+        for owner, name, wrap in (
+            (Wire, "_exchange", self._exchange),
+            (Account, "look_up", self._look_up),
+            (hooks, "hear", self._hear),
+            (App, "worker", _short_lease),
+        ):
+            setattr(owner, name, wrap(getattr(owner, name)))
+
+    def meet(self, point: str) -> None:
+        if not point or point != self._point:
+            return
+        self._left -= 1
+        if self._left == 0:
+            self._witness.note("killed", point=point)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _around(self, owner: object, name: str, before: str, after: str) -> None:
+        inner: Function = getattr(owner, name)
+
+        async def watched(*args: Any, **named: Any) -> Any:
+            self.meet(before)
+            result = await inner(*args, **named)
+            self.meet(after)
+            return result
+
+        setattr(owner, name, watched)
+
+    def _exchange(self, inner: Function) -> Function:
+        async def exchange(wire: Wire, request: Any, auth: Any) -> Any:
+            if request.method == "POST":
+                self.meet("before the request")
+                told = request.extensions["trace"]
+
+                async def watch(event: str, more: object) -> None:
+                    await told(event, more)
+                    self.meet(SENT.get(event, ""))
+
+                request.extensions = {**request.extensions, "trace": watch}
+            return await inner(wire, request, auth)
+
+        return exchange
+
+    def _look_up(self, inner: Function) -> Function:
+        async def look_up(account: Account, sought: Any) -> Any:
+            self.meet("before the provider is asked")
+            at = time.time_ns() // 1_000_000
+            try:
+                found = await inner(account, sought)
+            except ProviderUnsure:
+                self._witness.note("asked", ref=sought.ref, at=at, told="nothing")
+                raise
+            told = "unknown" if found is None else str(found.status)
+            sid = None if found is None else found.call_id
+            self._witness.note("asked", ref=sought.ref, at=at, told=told, sid=sid)
+            self.meet("provider has answered")
+            return found
+
+        return look_up
+
+    def _hear(self, inner: Function) -> Function:
+        async def hear(desk: Any, event: Any) -> Any:
+            facts = {"ref": event.ref, "sid": event.call_id, "status": event.status}
+            self._witness.note("hearing", **facts)
+            self.meet("webhook comes")
+            answer = await inner(desk, event)
+            self._witness.note("heard", **facts, answer=answer)
+            self.meet("webhook told, not answered")
+            return answer
+
+        return hear
+
+
+def _short_lease(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def worker(app: App, **options: Any) -> Any:
+        return inner(app, **options, lease=LEASE)
+
+    return worker
+
+
+def _hand_over_late() -> None:
+    """Plants that a lead is handed over after its call was placed."""
+    hand_over, dial = Job.hand_over, dial_stage.dial
+    waiting: dict[str, tuple[Job, str]] = {}
+
+    async def not_yet(job: Job, *, timeout: str) -> None:  # noqa: ASYNC109  (the original's own)
+        waiting[job.ref] = job, timeout
+
+    async def early(exchange: Any, order: Any, providers: Any) -> Any:
+        dialled = await dial(exchange, order, providers)
+        job, timeout = waiting.pop(order(providers[0]).ref)
+        await hand_over(job, timeout=timeout)
+        return dialled
+
+    Job.hand_over = not_yet  # type: ignore[method-assign,assignment]  # the fault
+    dial_stage.dial = early
+
+
+def _dial_again() -> None:
+    """Plants that an unknown outcome is taken for a refusal."""
+    dial = dial_stage.dial
+
+    async def again(exchange: Any, order: Any, providers: Any) -> Any:
+        try:
+            return await dial(exchange, order, providers)
+        except ProviderUnsure:
+            return await dial(exchange, order, providers)
+
+    dial_stage.dial = again
+
+
+PLANTS: dict[str, Callable[[], None]] = {
+    "hand over late": _hand_over_late,
+    "dial again": _dial_again,
+}

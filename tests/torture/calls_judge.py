@@ -1,0 +1,189 @@
+"""The judge of calls: compares what the carrier has on record with what each lead tells."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tests.torture.calls_site import CHANNELS, DEADLINE_MS, NUMBERS
+from tests.torture.checker import Violation
+
+OUTCOMES = {
+    "completed": "COMPLETED",
+    "busy": "BUSY",
+    "no-answer": "NO_ANSWER",
+    "failed": "FAILED",
+    "canceled": "ABORT",
+}
+"""What a lead must say of a call that ended so."""
+REFUSED = {"FAILED", "NUMBER_UNAVAILABLE"}
+"""What it says of a call that the carrier would not place."""
+
+Told = dict[str, Any]
+
+
+@dataclass(kw_only=True, slots=True)
+class Story:
+    """What was seen from outside.
+
+    Attributes:
+        sent: the leads that were acknowledged.
+        leads: what the server says of each in the end.
+        ledger: what the carrier has on record in the end.
+        witnessed: what the processes wrote down.
+        wanted: kills that are wanted.
+        kills: so far.
+        looks: at the lines, while calls went on.
+        seen_live: calls that went on at these looks.
+        found: what was broken on the way.
+    """
+
+    sent: list[str] = field(default_factory=list[str])
+    leads: list[Told] = field(default_factory=list[Told])
+    ledger: Told = field(default_factory=dict[str, Any])
+    witnessed: list[Told] = field(default_factory=list[Told])
+    wanted: int = 0
+    kills: int = 0
+    looks: int = 0
+    seen_live: int = 0
+    found: list[Violation] = field(default_factory=list[Violation])
+
+
+def told_in(path: Path) -> list[Told]:
+    """The lines of a witness's file that no kill has torn."""
+    told: list[Told] = []
+    for line in path.read_text().splitlines():
+        try:
+            told.append(json.loads(line)) if line else None
+        except json.JSONDecodeError:
+            continue
+    return told
+
+
+def judge(story: Story) -> tuple[list[str], list[Violation]]:
+    """Finds what must not be.
+
+    Returns:
+        What to print, and what was broken.
+    """
+    calls: dict[str, list[Told]] = defaultdict(list)
+    for call in story.ledger["calls"]:
+        calls[call["ref"]].append(call)
+    attempts = {
+        f"{lead['id']}:{one['run']}": one for lead in story.leads for one in lead["attempts"]
+    }
+    found = [*story.found]
+    found += [Violation("two calls for one attempt", f"{ref}") for ref in story.ledger["twice"]]
+    found += [Violation("called by nobody", ref) for ref in calls.keys() - attempts.keys()]
+    found += _crowded(story)
+    for lead in story.leads:
+        found += _of_lead(lead, calls)
+    ways = _ways(story)
+    for ref, attempt in attempts.items():
+        found += _of_attempt(ref, attempt, calls.get(ref, []), ways)
+    # What was seen at several looks is told once.
+    return [*_lines(story, attempts, ways)], list(dict.fromkeys(found))
+
+
+def _crowded(story: Story) -> Iterator[Violation]:
+    for number, peak in story.ledger["peaks"].items():
+        if number not in NUMBERS or peak > CHANNELS:
+            yield Violation("crowded", f"{number} carried {peak} calls")
+
+
+def _of_lead(lead: Told, calls: dict[str, list[Told]]) -> Iterator[Violation]:
+    if lead["status"] != "FINISHED":
+        yield Violation("not finished", f"{lead['id']}: {lead['status']}, {lead['why']}")
+        return
+    attempts = lead["attempts"]
+    if lead["attempt_count"] != len(attempts):
+        yield Violation("count", f"{lead['id']}: {lead['attempt_count']} and {len(attempts)}")
+    if not attempts or lead["outcome"] != attempts[-1]["outcome"]:
+        yield Violation("outcome", f"{lead['id']}: {lead['outcome']} of {attempts[-1:]}")
+    own = [one for ref, some in calls.items() if ref.startswith(lead["id"]) for one in some]
+    if len(own) > len(attempts):
+        yield Violation("more calls than attempts", f"{lead['id']}: {len(own)}, {len(attempts)}")
+    own.sort(key=lambda one: one["placed_at"])
+    for first, second in pairwise(own):
+        if first["ended_at"] is None or second["placed_at"] < first["ended_at"]:
+            yield Violation("two live calls of one lead", f"{first['ref']} and {second['ref']}")
+
+
+@dataclass(kw_only=True, slots=True)
+class _Ways:
+    """How the end of each attempt was learned, by its reference.
+
+    Attributes:
+        heard: of which a webhook told the end.
+        asked: what the provider was asked, and when.
+    """
+
+    heard: set[str] = field(default_factory=set[str])
+    asked: dict[str, list[Told]] = field(default_factory=lambda: defaultdict(list))
+
+
+def _ways(story: Story) -> _Ways:
+    ways = _Ways()
+    for one in story.witnessed:
+        if one["event"] == "hearing" and one["status"] in OUTCOMES:
+            ways.heard.add(one["ref"])
+        elif one["event"] == "asked":
+            ways.asked[one["ref"]].append(one)
+    return ways
+
+
+def _of_attempt(ref: str, attempt: Told, calls: list[Told], ways: _Ways) -> Iterator[Violation]:
+    outcome, said = attempt["outcome"], f"{ref} says {attempt}"
+    if outcome is None or attempt["ended_at"] is None:
+        yield Violation("an attempt without an end", said)
+        return
+    asked = ways.asked[ref]
+    if outcome == "WEBHOOK_LOST":
+        due = attempt["started_at"] + DEADLINE_MS
+        if not any(one["told"] == "unknown" and one["at"] >= due for one in asked):
+            yield Violation("lost before its deadline", said)
+    if calls:
+        yield from _of_call(attempt, calls[0], said)
+    elif outcome not in {*REFUSED, "WEBHOOK_LOST"}:
+        yield Violation("a call that never was", said)
+    if calls and ref not in ways.heard and not asked:
+        yield Violation("ended by nobody", said)
+
+
+def _of_call(attempt: Told, call: Told, said: str) -> Iterator[Violation]:
+    if call["ended_at"] is None or attempt["ended_at"] < call["ended_at"]:
+        yield Violation("freed under a live call", f"{said}, which ends at {call['ended_at']}")
+    if call["placed_at"] < attempt["started_at"]:
+        yield Violation("called before the hand-over", said)
+    if attempt["outcome"] != OUTCOMES.get(call["status"]):
+        yield Violation("another outcome", f"{said}, and the call is {call['status']}")
+    if attempt["call_id"] != call["sid"] or attempt["number"] != call["from"]:
+        yield Violation("another call", f"{said}, and the call is {call['sid']}")
+
+
+def _lines(story: Story, attempts: dict[str, Told], ways: _Ways) -> Iterator[str]:
+    calls = story.ledger["calls"]
+    outcomes = Counter(one["outcome"] for one in attempts.values())
+    yield (
+        f"{len(story.sent)} leads, {len(attempts)} attempts, {len(calls)} calls; "
+        f"{len(story.ledger['twice'])} attempts with two"
+    )
+    yield "attempts: " + ", ".join(f"{count} {one}" for one, count in sorted(outcomes.items()))
+    posts = story.ledger["webhooks"]
+    yield "webhooks: " + ", ".join(f"{count} {one}" for one, count in sorted(posts.items()))
+    told = Counter(one["told"] for asked in ways.asked.values() for one in asked)
+    live = sum(told[one] for one in ("queued", "ringing", "in-progress"))
+    yield (
+        f"the provider was asked {told.total()} times about {len(ways.asked)} attempts: "
+        f"{live} went on and were kept, {told['unknown']} it did not know, "
+        f"{told['nothing']} it could not tell"
+    )
+    quiet = [ref for ref in attempts if ref not in ways.heard and ref in ways.asked]
+    yield f"of {len(quiet)} no webhook told the end; lines looked at {story.looks} times, " + (
+        f"under {story.seen_live} calls that went on"
+    )

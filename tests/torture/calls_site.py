@@ -1,0 +1,183 @@
+"""Where leads are called: a carrier, a server and workers, each a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.servers.process import free_port
+from tests.torture.calls_child import Life, live
+
+# A clean server forks the processes: each begins without threads, and within milliseconds.
+_PROCESSES = multiprocessing.get_context("forkserver")
+PATIENCE_S = 60.0
+NUMBERS = ("+15550001001", "+15550001002")
+CHANNELS = 4
+SPEED = 20
+DEADLINE_MS = 2_500
+FAULTS = {
+    "unsure": 0.02,
+    "cut": 0.04,
+    "broken": 0.02,
+    "refused": 0.02,
+    "post_lost": 0.12,
+    "post_late": 0.1,
+    "post_twice": 0.15,
+    "post_disordered": 0.1,
+    # Of the carrier's own time, which passes faster: later than a lead's next call.
+    "late": ["20s", "2m"],
+    "ring": ["1s", "8s"],
+    "talk": ["2s", "80s"],
+    # Longer than a webhook takes, which so may come before it.
+    "reply": "1s",
+}
+SETTINGS = """
+store = "{store}"
+directory = "sqlite:///{folder}/directory.db"
+public_url = "{url}"
+log_level = "error"
+
+[telephony.twilio]
+account_sid = "{account_sid}"
+auth_token = "{auth_token}"
+base_url = "{base_url}"
+timeout = "800ms"
+
+[calls]
+call_deadline = "{deadline}ms"
+ask_again = "400ms"
+jitter = "0s"
+number_rest = "200ms"
+provider_rest = "200ms"
+
+[calls.template]
+retry_on = ["BUSY", "NO_ANSWER", "FAILED", "WEBHOOK_LOST"]
+max_retry = 2
+retry_offset = "200ms"
+"""
+
+
+@dataclass(kw_only=True)
+class CallsSite:
+    """All of it.
+
+    Attributes:
+        folder: with the settings, the witness and the log.
+        http: speaks to the server.
+        carrier: where the carrier is.
+        plant: a fault to be planted in each process.
+    """
+
+    folder: Path
+    port: int
+    http: httpx.AsyncClient
+    carrier: httpx.AsyncClient
+    process: Process
+    plant: str = ""
+
+    @classmethod
+    async def begin(cls, folder: Path, store: str, seed: int, plant: str) -> CallsSite:
+        """A carrier that is there, and settings; nobody serves or works yet."""
+        # Here, and not above: there is one such server, and other rigs tell it otherwise.
+        _PROCESSES.set_forkserver_preload(["tests.torture.calls_child"])
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "headway", "carrier", "--json", "--port=0"),
+            *(f"--seed={seed}", f"--speed={SPEED}"),
+            stdout=PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, "HEADWAY_LOG_LEVEL": "error"},
+        )
+        assert process.stdout is not None
+        told = json.loads(await asyncio.wait_for(process.stdout.readline(), PATIENCE_S))
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        written = SETTINGS.format(store=store, folder=folder, url=url, deadline=DEADLINE_MS, **told)
+        (folder / "headway.toml").write_text(written)
+        carrier = httpx.AsyncClient(base_url=told["base_url"], timeout=20)
+        (await carrier.post("/_faults", json=FAULTS)).raise_for_status()
+        http = httpx.AsyncClient(base_url=url, timeout=20)
+        return cls(
+            folder=folder, port=port, http=http, carrier=carrier, process=process, plant=plant
+        )
+
+    async def end(self) -> None:
+        """Ends the carrier."""
+        self.process.terminate()
+        await self.process.wait()
+        await self.http.aclose()
+        await self.carrier.aclose()
+
+    def work(self, point: str = "", nth: int = 1) -> BaseProcess:
+        """Starts a worker."""
+        return self._start(("worker", "--system", "calls"), point, nth)
+
+    async def serve(self, point: str = "", nth: int = 1) -> BaseProcess:
+        """Starts a server; one that dies before it answers is returned all the same."""
+        line = ("serve", "--system", "calls", "--no-work", f"--port={self.port}")
+        started = self._start(line, point, nth)
+        end = time.monotonic() + PATIENCE_S
+        while started.is_alive():
+            try:
+                if (await self.http.get("/healthz")).is_success:
+                    break
+            except httpx.HTTPError:
+                pass
+            if time.monotonic() > end:
+                message = "the server does not answer"
+                raise RuntimeError(message)
+            await asyncio.sleep(0.05)
+        return started
+
+    async def ledger(self) -> dict[str, Any]:
+        """What the carrier has on record."""
+        return (await self.carrier.get("/_calls")).raise_for_status().json()
+
+    async def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
+        """Asks the server until there is an answer, each time the same."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                reply = await self.http.request(method, path, json=body)
+            except httpx.HTTPError as error:
+                if time.monotonic() > end:
+                    message = f"{path}: no answer in {PATIENCE_S:.0f} s"
+                    raise RuntimeError(message) from error
+            else:
+                if reply.status_code < 500 and reply.status_code != 429:
+                    return reply
+            await asyncio.sleep(0.05)
+
+    def _start(self, arguments: tuple[str, ...], point: str, nth: int) -> BaseProcess:
+        life = Life(folder=self.folder, arguments=arguments, point=point, nth=nth, plant=self.plant)
+        one = _PROCESSES.Process(target=live, args=(life,), daemon=True)
+        one.start()
+        return one
+
+
+async def ended(one: BaseProcess, limit_s: float = PATIENCE_S) -> int | None:
+    """How a process has ended; None if it has not within so long."""
+    # The exit code is read in this thread alone: it can be read once.
+    await asyncio.to_thread(wait, [one.sentinel], limit_s)
+    return one.exitcode
+
+
+async def kill(one: BaseProcess, sign: signal.Signals = signal.SIGKILL) -> None:
+    """Ends a process, if it has not ended so itself."""
+    if one.is_alive():
+        os.kill(one.pid or 0, sign)
+    if await ended(one) is None:
+        one.kill()
+        await ended(one)
