@@ -49,8 +49,8 @@ def _arguments() -> argparse.Namespace:
 
 def _on(store: str, case: str, asked: argparse.Namespace) -> dict[str, Any]:
     with TemporaryDirectory() as temporary, GROUNDS.get(store, nullcontext)() as ground:
-        folder = asked.keep or Path(temporary)
-        folder.mkdir(exist_ok=True, parents=True)
+        folder = asked.keep / f"{store}-{case}" if asked.keep else Path(temporary)
+        folder.mkdir(exist_ok=not asked.keep, parents=True)
         with nullcontext() if ground is None else ground.fresh(Path(temporary)) as place:
             url = "memory://" if place is None else place.url
             return _measured(folder, url, case, asked)

@@ -25,7 +25,7 @@ async def checking(slow_s: float) -> AsyncGenerator[str]:
                 await asyncio.sleep(slow_s)
                 writer.write(_REPLY)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
