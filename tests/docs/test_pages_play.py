@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.docs.pages import ROOT, Block, Page, all_pages, read_page
 from tests.docs.play import commands, matches
@@ -18,6 +19,8 @@ from tests.servers.redis import RedisServer
 
 RUN = {"python", "console", "toml", "json"}
 LIMIT_S = 55
+LONG = {"docs/how-to/calls-runbooks.md": 230}
+"""Pages that take longer than a quick test may, with how many seconds they may take."""
 SHOWN = {"text", "ini", "sh", "jsonl", ""}
 
 
@@ -54,20 +57,26 @@ ada
 """
 
 
-def played() -> list[Page]:
-    return [page for page in all_pages() if any(_is_run(block) for block in page.blocks)]
+def played() -> list[ParameterSet]:
+    pages = [page for page in all_pages() if any(_is_run(block) for block in page.blocks)]
+    return [pytest.param(page, id=page.name, marks=_marks(page)) for page in pages]
+
+
+def _marks(page: Page) -> list[pytest.MarkDecorator]:
+    limit = LONG.get(page.name)
+    return [] if limit is None else [pytest.mark.slow, pytest.mark.timeout(limit + 10)]
 
 
 def _is_run(block: Block) -> bool:
     return "norun" not in block.options and (block.language in RUN or block.file is not None)
 
 
-@pytest.mark.parametrize("page", played(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", played())
 def test_every_block_of_the_page_does_what_the_page_says(
     page: Page, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     with _servers_for(page, request) as variables:
-        done = play(page.path, tmp_path, variables)
+        done = play(page.path, tmp_path, variables, LONG.get(page.name, LIMIT_S))
     assert done.returncode == 0, done.stdout[-8000:]
 
 
@@ -147,7 +156,7 @@ def test_a_fence_that_is_never_closed_is_refused(tmp_path: Path) -> None:
 
 
 def play(
-    page: Path, folder: Path, variables: Mapping[str, str] | None = None
+    page: Path, folder: Path, variables: Mapping[str, str] | None = None, limit_s: float = LIMIT_S
 ) -> subprocess.CompletedProcess[str]:
     bin_folder = Path(sys.executable).parent
     env = {
@@ -177,7 +186,7 @@ def play(
         start_new_session=True,
     )
     try:
-        printed, _ = process.communicate(timeout=LIMIT_S)
+        printed, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         # With all that the page has started, which would else go on.
         os.killpg(process.pid, signal.SIGKILL)
