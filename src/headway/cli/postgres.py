@@ -22,6 +22,16 @@ def untouched(url: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}migrate=off"
 
 
+def plain_url(url: str) -> str:
+    """The URL of the database that holds a store, for whoever knows no options of stores."""
+    # Only those who use it have its driver.
+    from headway.stores.postgres.options import OWN  # noqa: PLC0415
+
+    start, _, query = url.partition("?")
+    kept = [one for one in query.split("&") if one and one.partition("=")[0] not in OWN]
+    return "?".join([start, *(["&".join(kept)] if kept else [])])
+
+
 def migrate_postgres(url: str) -> tuple[int, int]:
     """Brings a store to this program's schema.
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Protocol, cast
 import typer
 
 from headway.cli.extras import needs_extra
-from headway.cli.postgres import is_postgres
+from headway.cli.postgres import is_postgres, plain_url
 from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue
 from headway.runtime.app import App
@@ -97,6 +97,25 @@ class Systems:
             await self.parts.close()
 
 
+class Migrated(Protocol):
+    """What became of the tables of one system, or of a part of it."""
+
+    @property
+    def system(self) -> str:
+        """Whose."""
+        ...
+
+    @property
+    def before(self) -> str | None:
+        """Their revision before; None if there were none."""
+        ...
+
+    @property
+    def now(self) -> str | None:
+        """Their revision now."""
+        ...
+
+
 NONE = Systems()
 """No systems."""
 
@@ -130,12 +149,46 @@ def directory_url(settings: Settings, store_url: str) -> str:
     if settings.directory is not None:
         return settings.directory
     if is_postgres(store_url):
-        return store_url
+        return plain_url(store_url)
     scheme, _, place = store_url.partition(":///")
     if scheme != "sqlite" or not place:
         return "sqlite:///headway-directory.db"
     stem, dot, ending = place.partition("?")[0].rpartition(".")
     return f"sqlite:///{stem}-directory.{ending}" if dot else f"sqlite:///{ending}-directory"
+
+
+class Tables(Protocol):
+    """What systems keep in the directory."""
+
+    async def migrate(self) -> Sequence[Migrated]:
+        """Brings it to this program's schema."""
+        ...
+
+
+def tables_of(names: Sequence[str], directory: str) -> Tables:
+    """The tables of systems.
+
+    Their settings are not read: who migrates need not know a provider's secrets.
+
+    Args:
+        names: as `--system` was given them.
+        directory: its URL, as a role that may change tables.
+
+    Returns:
+        The tables in the directory, which is not opened yet; of a system that keeps nothing, none.
+
+    Raises:
+        InvalidValue: there is no such system, a package is missing, or it is no such URL.
+    """
+    packages = [_package(name) for name in dict.fromkeys(names)]
+    with needs_extra("systems"):
+        from headway.systems.directory.database import Directory  # noqa: PLC0415
+
+        needed = [one for name in packages for one in getattr(import_module(name), "SCHEMAS", ())]
+    made = Directory(directory)
+    for schema in needed:
+        made.needs(schema)
+    return made
 
 
 def _package(name: str) -> str:

@@ -15,7 +15,8 @@ from headway.core.errors import InvalidValue
 DEFAULT_NAMESPACE = "headway"
 DEFAULT_PATIENCE = 10_000
 
-_OWN = ("namespace", "listen", "migrate", "pooled", "patience_ms")
+OWN = ("namespace", "listen", "migrate", "pooled", "patience_ms")
+"""The options of a URL that are not libpq's."""
 _SCHEMES = ("postgresql", "postgres")
 _NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,47}")
 _HINT = "postgresql://user:password@host:5432/database?namespace=headway"
@@ -75,8 +76,8 @@ def parse_url(url: str) -> PostgresOptions:
     place, _, query = rest.partition("?")
     # In libpq's URLs a plus is a plus.
     pairs = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
-    given = {name: value for name, value in pairs if name in _OWN}
-    libpq = [(name, value) for name, value in pairs if name not in _OWN]
+    given = {name: value for name, value in pairs if name in OWN}
+    libpq = [(name, value) for name, value in pairs if name not in OWN]
     return PostgresOptions(
         conninfo=_conninfo(place, libpq),
         namespace=check_namespace(given.get("namespace", DEFAULT_NAMESPACE)),
@@ -110,7 +111,7 @@ def _conninfo(place: str, libpq: list[tuple[str, str]]) -> str:
         known = re.search(r'invalid URI query parameter: "([^"]*)"', str(error))
         what = f"has the unknown option {known[1]!r}" if known else "cannot be read"
         message = f"the store URL {what}"
-        own = ", ".join(_OWN)
+        own = ", ".join(OWN)
         hint = f"{own}, and those of libpq; write %25 for %, %40 for @, %2F for / in a password"
         raise InvalidValue(message, hint=hint) from None
 

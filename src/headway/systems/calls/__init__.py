@@ -16,6 +16,12 @@ from headway.systems.calls.truth import read_truth
 from headway.systems.directory.database import Schema
 from headway.systems.parts import Parts
 
+SCHEMAS = (
+    Schema(name=NAME, package="headway.systems.calls.migrations"),
+    Schema(name="calls_seen", package="headway.systems.calls.seen.migrations"),
+)
+"""The tables that it needs in the directory."""
+
 
 def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
     """Makes the system.
@@ -31,7 +37,8 @@ def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
         InvalidValue: a setting is unknown or unusable.
     """
     read = read_settings(settings)
-    parts.directory.needs(Schema(name=NAME, package="headway.systems.calls.migrations"))
+    for schema in SCHEMAS:
+        parts.directory.needs(schema)
     reporter = Reporter(read.reporting_keys, private=read.reporting_private, timing=parts.timing)
     tally = Tally(parts.directory, parts.timing)
     checking = Checking(parts.timing)

@@ -10,12 +10,17 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.systems.directory.migrations import migrate
 
-DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg"}
+DRIVERS = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+}
 BUSY_S = 10.0
 """How long a writer of SQLite waits for another."""
 
@@ -31,6 +36,21 @@ class Schema:
 
     name: str
     package: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Migrated:
+    """What became of the tables of one system.
+
+    Attributes:
+        system: whose.
+        before: the revision before; None if there were no tables.
+        now: the revision now.
+    """
+
+    system: str
+    before: str | None
+    now: str | None
 
 
 class Directory:
@@ -53,6 +73,11 @@ class Directory:
         """Says that these tables must be there once it is open."""
         self._schemas[schema.name] = schema
 
+    @property
+    def needed(self) -> tuple[Schema, ...]:
+        """The tables that must be there once it is open."""
+        return tuple(self._schemas.values())
+
     async def open(self) -> None:
         """Connects, and brings the tables of those who need them to this program's schema.
 
@@ -64,13 +89,35 @@ class Directory:
             return
         engine = _engine(self._url)
         try:
-            async with _told(self.place):
-                for schema in self._schemas.values():
-                    await migrate(engine, schema.name, schema.package)
+            await self._migrate(engine)
         except BaseException:
             await engine.dispose()
             raise
         self._engine = engine
+
+    async def migrate(self) -> list[Migrated]:
+        """Brings the tables of those who need them to this program's schema, and leaves it closed.
+
+        Returns:
+            One for each, in the order in which they were named.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached.
+            SchemaMismatch: the tables are newer than this program, or it may not change them.
+        """
+        engine = _engine(self._url)
+        try:
+            return await self._migrate(engine)
+        finally:
+            await engine.dispose()
+
+    async def _migrate(self, engine: AsyncEngine) -> list[Migrated]:
+        done: list[Migrated] = []
+        async with _told(self.place):
+            for schema in self._schemas.values():
+                before, now = await migrate(engine, schema.name, schema.package)
+                done.append(Migrated(system=schema.name, before=before, now=now))
+        return done
 
     async def close(self) -> None:
         """Closes its connections; it may be opened again."""
@@ -163,6 +210,6 @@ async def _told(place: str) -> AsyncGenerator[None]:
         yield
     except IntegrityError:
         raise
-    except (DBAPIError, OSError) as error:
+    except (DBAPIError, PoolTimeout, OSError) as error:
         message = f"the directory at {place} does not answer"
         raise StoreUnavailable(message, hint=str(getattr(error, "orig", error))[:200]) from error

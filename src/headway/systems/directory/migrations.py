@@ -35,8 +35,13 @@ async def migrate(engine: AsyncEngine, name: str, package: str) -> tuple[str | N
         SchemaMismatch: the tables are newer than this program, or it may not change them; nothing
             was written.
     """
-    async with engine.execution_options(headway_writes=True).begin() as connection:
-        return await connection.run_sync(_upgrade, name, package)
+    try:
+        async with engine.execution_options(headway_writes=True).begin() as connection:
+            return await connection.run_sync(_upgrade, name, package)
+    except ProgrammingError as error:
+        message = f"the tables of {name} in the directory are missing, older or out of bounds"
+        hint = f"run `headway migrate --system {name}` as a role that may: {error.orig}"
+        raise SchemaMismatch(message, hint=hint) from error
 
 
 def _upgrade(connection: Connection, name: str, package: str) -> tuple[str | None, str | None]:
@@ -58,13 +63,8 @@ def _upgrade(connection: Connection, name: str, package: str) -> tuple[str | Non
         return scripts._upgrade_revs(head or "", before or "base")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
     running = MigrationContext.configure(connection, opts={**_options(name), "fn": forward})
-    try:
-        with Operations.context(running):
-            running.run_migrations()
-    except ProgrammingError as error:
-        message = f"the tables of {name} in the directory cannot be brought to {head!r}"
-        hint = f"run `headway migrate --system {name}` as a role that may: {error.orig}"
-        raise SchemaMismatch(message, hint=hint) from error
+    with Operations.context(running):
+        running.run_migrations()
     return before, head
 
 

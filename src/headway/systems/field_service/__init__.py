@@ -11,6 +11,9 @@ from headway.systems.field_service.settings import read_settings
 from headway.systems.field_service.system import FieldService
 from headway.systems.parts import Parts
 
+SCHEMAS = (Schema(name=NAME, package=f"{__name__}.migrations"),)
+"""The tables that it needs in the directory."""
+
 
 def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
     """Makes the system.
@@ -26,5 +29,6 @@ def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
         InvalidValue: a setting is unusable.
     """
     read = read_settings(settings, parts.exchange)
-    parts.directory.needs(Schema(name=NAME, package=f"{__name__}.migrations"))
+    for schema in SCHEMAS:
+        parts.directory.needs(schema)
     return FieldService(Desk(settings=read, parts=parts))

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from headway.cli.settings import Settings
+from headway.cli.systems import PLAIN, SYSTEMS, directory_url, make_systems
+from headway.systems.parts import Parts
+from tests.cli.conftest import Headway
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+
+
+@pytest.fixture
+def database(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
+    with fresh_database(fast_postgres_server.url) as url:
+        yield url
+
+
+def test_tables_of_systems_are_made_beside_the_store_once(headway: Headway, folder: Path):
+    first = headway("migrate", "--system", "field_service", "--system", "lanes")
+    assert first.code == 0
+    assert first.out.splitlines()[1:] == ["the tables of field_service are ready: none became 0001"]
+    assert folder.joinpath("headway-directory.db").exists()
+    again = headway("migrate", "--system", "field_service")
+    assert again.out.splitlines()[1:] == ["the tables of field_service are current: 0001"]
+    told = headway("migrate", "--system", "field_service", "--json").document
+    assert told["systems"] == [{"system": "field_service", "before": "0001", "now": "0001"}]
+    assert headway("migrate", "--json").document["systems"] == []
+
+
+def test_a_directory_can_be_migrated_as_somebody_else_and_without_secrets(
+    headway: Headway, folder: Path, database: str, monkeypatch: pytest.MonkeyPatch
+):
+    folder.joinpath("headway.toml").write_text(
+        'directory = "postgresql://nobody-there@127.0.0.1:1/nothing"\n'
+        "[telephony.providers.main]\n"
+        'kind = "twilio"\n'
+    )
+    ran = headway("migrate", "--system", "calls", "--directory", database, "--json")
+    assert ran.code == 0
+    assert [one["system"] for one in ran.document["systems"]] == ["calls", "calls_seen"]
+    with psycopg.connect(database) as db:
+        assert db.execute("SELECT version_num FROM calls_schema").fetchall() == [("0002",)]
+    monkeypatch.setenv("HEADWAY_DIRECTORY", database)
+    again = headway("migrate", "--system", "calls", "--json").document["systems"]
+    assert {one["before"] for one in again} == {"0002", "0001"}
+
+
+def test_the_directory_of_a_postgres_store_is_in_its_database_whatever_its_options(
+    headway: Headway, database: str
+):
+    store = f"{database}?namespace=shop&listen=off&connect_timeout=5&migrate=on"
+    assert directory_url(Settings(), store) == f"{database}?connect_timeout=5"
+    assert headway("migrate", "--store", store, "--system", "field_service").code == 0
+    with psycopg.connect(database) as db:
+        assert db.execute("SELECT count(*) FROM field_technicians").fetchone() == (0,)
+
+
+def test_what_a_migration_cannot_do_is_said_before_anything_is_made(headway: Headway, folder: Path):
+    unknown = headway("migrate", "--system", "call")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "did you mean calls?" in unknown.err
+    alone = headway("migrate", "--directory", "sqlite:///x.db")
+    assert alone.code == 2
+    assert "there is no --system" in alone.err
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - PLAIN))
+def test_a_migration_makes_all_tables_that_the_system_asks_for(name: str):
+    made = make_systems([name], Settings(), "sqlite:///headway.db")
+    assert isinstance(made.parts, Parts)
+    assert made.parts.directory.needed == import_module(SYSTEMS[name]).SCHEMAS

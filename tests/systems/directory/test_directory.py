@@ -1,0 +1,121 @@
+"""The directory's sessions: many write at once, and one that is away is told and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from headway.core.errors import InvalidValue, StoreUnavailable
+from headway.systems.directory.database import Directory
+from headway.systems.field_service import SCHEMAS
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.proxy import Proxy
+
+
+def directory_of(url: str) -> Directory:
+    directory = Directory(url)
+    for schema in SCHEMAS:
+        directory.needs(schema)
+    return directory
+
+
+@pytest.fixture
+def proxy(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[Proxy]:
+    with fresh_database(fast_postgres_server.url) as url, Proxy(url) as made:
+        yield made
+
+
+async def names(directory: Directory) -> list[str]:
+    async with directory.read() as session:
+        rows = await session.execute(text("SELECT name FROM field_settings ORDER BY name"))
+        return [str(row[0]) for row in rows]
+
+
+async def write(directory: Directory, name: str) -> None:
+    async with directory.change() as session:
+        told = "INSERT INTO field_settings VALUES (:name, '{}', 1)"
+        await session.execute(text(told), {"name": name})
+
+
+async def test_many_who_write_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/directory.db"
+    each = [directory_of(url) for _ in range(2)]
+    for one in each:
+        await one.open()
+    wanted = [f"{n:03}" for n in range(120)]
+    await asyncio.gather(*(write(each[n % 2], name) for n, name in enumerate(wanted)))
+    assert await names(each[0]) == wanted
+    for one in each:
+        await one.close()
+
+
+async def test_who_reads_meanwhile_sees_what_was_there_and_holds_up_nobody(tmp_path: Path) -> None:
+    directory = directory_of(f"sqlite:///{tmp_path}/directory.db")
+    await directory.open()
+    async with directory.read() as session:
+        asked = text("SELECT count(*) FROM field_settings")
+        assert (await session.execute(asked)).scalar_one() == 0
+        await write(directory, "a")
+        assert (await session.execute(asked)).scalar_one() == 0
+    assert await names(directory) == ["a"]
+    await directory.close()
+
+
+async def test_a_change_that_raises_writes_nothing(tmp_path: Path) -> None:
+    directory = directory_of(f"sqlite:///{tmp_path}/directory.db")
+    await directory.open()
+    message = "on the way"
+    with pytest.raises(RuntimeError, match=message):  # noqa: PT012  (the block is what is tested)
+        async with directory.change() as session:
+            await session.execute(text("INSERT INTO field_settings VALUES ('a', '{}', 1)"))
+            raise RuntimeError(message)
+    assert await names(directory) == []
+    await directory.close()
+
+
+async def test_a_directory_that_is_away_is_told_and_works_again_when_it_is_back(
+    proxy: Proxy,
+) -> None:
+    directory = directory_of(proxy.url)
+    await directory.open()
+    await write(directory, "before")
+    proxy.refuse()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="the directory at postgresql"):
+            await names(directory)
+        with pytest.raises(StoreUnavailable, match="does not answer"):
+            await write(directory, "meanwhile")
+    proxy.resume()
+    await write(directory, "after")
+    assert await names(directory) == ["after", "before"]
+    await directory.close()
+
+
+async def test_a_directory_that_cannot_be_reached_does_not_open_and_opens_later(
+    proxy: Proxy,
+) -> None:
+    directory = directory_of(proxy.url)
+    proxy.refuse()
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        await directory.open()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await names(directory)
+    proxy.resume()
+    await directory.open()
+    assert await names(directory) == []
+    await directory.close()
+
+
+def test_its_place_is_told_without_the_password() -> None:
+    place = Directory("postgres://ada:secret@db.example/shop").place
+    assert place == "postgresql+psycopg://ada:***@db.example/shop"
+
+
+@pytest.mark.parametrize("url", ["redis://localhost", "nothing", "mysql://localhost/x"])
+def test_a_url_of_anything_else_is_refused(url: str) -> None:
+    with pytest.raises(InvalidValue, match="directory"):
+        Directory(url)

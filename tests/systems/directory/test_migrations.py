@@ -1,0 +1,185 @@
+"""The directory's tables: made once, by whoever may, and never by a program that is too old."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from sqlalchemy import text
+
+from headway.core.errors import SchemaMismatch
+from headway.systems.calls import SCHEMAS as CALLS
+from headway.systems.directory.database import Directory, Migrated
+from headway.systems.field_service import SCHEMAS as FIELD_SERVICE
+from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+
+LIMIT_S = 60
+"""How long a test waits for processes before it fails."""
+OPENING = """
+import asyncio, sys
+from headway.systems.calls import SCHEMAS as CALLS
+from headway.systems.directory.database import Directory
+from headway.systems.field_service import SCHEMAS as FIELD_SERVICE
+
+async def main() -> None:
+    directory = Directory(sys.argv[1])
+    for schema in (*CALLS, *FIELD_SERVICE):
+        directory.needs(schema)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    await directory.open()
+    await directory.close()
+
+asyncio.run(main())
+"""
+HEADS = {"calls": "0002", "calls_seen": "0001", "field_service": "0001"}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/directory.db"
+        return
+    with fresh_database(request.getfixturevalue("fast_postgres_server").url) as made:
+        yield made
+
+
+@pytest.fixture
+def owned(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
+    """A database in which only its owner makes tables."""
+    with fresh_database(fast_postgres_server.url) as made:
+        with psycopg.connect(made, autocommit=True) as db:
+            db.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        yield made
+
+
+@pytest.fixture
+def unprivileged(owned: str) -> Iterator[str]:
+    """The same database, as somebody who may read and write what is in it, and make nothing."""
+    role = f"worker_{uuid4().hex[:12]}"
+    name = sql.Identifier(role)
+    may = sql.SQL("ALTER DEFAULT PRIVILEGES GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {}")
+    with psycopg.connect(owned, autocommit=True) as db:
+        db.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'secret'").format(name))
+        db.execute(may.format(name))
+    parts = urlsplit(owned)
+    server = parts.netloc.rpartition("@")[2]
+    yield urlunsplit(parts._replace(netloc=f"{role}:secret@{server}"))
+    with psycopg.connect(owned, autocommit=True) as db:
+        db.execute(sql.SQL("DROP OWNED BY {}").format(name))
+        db.execute(sql.SQL("DROP ROLE {}").format(name))
+
+
+def directory_of(url: str) -> Directory:
+    directory = Directory(url)
+    for schema in (*CALLS, *FIELD_SERVICE):
+        directory.needs(schema)
+    return directory
+
+
+async def test_tables_are_made_once_and_migrating_again_changes_nothing(url: str) -> None:
+    first = await directory_of(url).migrate()
+    assert first == [Migrated(system=one, before=None, now=head) for one, head in HEADS.items()]
+    directory = directory_of(url)
+    await directory.open()
+    async with directory.change() as session:
+        await session.execute(text("INSERT INTO field_settings VALUES ('a', '{}', 1)"))
+    await directory.close()
+    again = await directory_of(url).migrate()
+    assert again == [Migrated(system=one, before=head, now=head) for one, head in HEADS.items()]
+    await directory.open()
+    async with directory.read() as session:
+        assert (await session.execute(text("SELECT name FROM field_settings"))).all() == [("a",)]
+    await directory.close()
+
+
+async def test_tables_that_are_newer_than_the_program_are_refused_and_not_touched(url: str) -> None:
+    directory = directory_of(url)
+    await directory.open()
+    async with directory.change() as session:
+        await session.execute(text("UPDATE field_service_schema SET version_num = '9999'"))
+    await directory.close()
+    for _ in range(2):
+        with pytest.raises(SchemaMismatch, match=r"field_service .*'9999'") as refused:
+            await directory.open()
+        assert refused.value.hint == "they are newer: upgrade Headway"
+
+
+async def test_those_who_migrate_at_once_wait_for_each_other(url: str) -> None:
+    each = await asyncio.gather(*(directory_of(url).migrate() for _ in range(6)))
+    made = [one for done in each for one in done if one.before is None]
+    assert {one.system: one.now for one in made} == HEADS
+    assert len(made) == len(HEADS)
+
+
+@pytest.mark.slow  # Each process imports all that a system needs.
+def test_processes_that_migrate_at_once_wait_for_each_other(url: str) -> None:
+    line = [sys.executable, "-c", OPENING, url]
+    opening = [
+        subprocess.Popen(
+            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    try:
+        for one in opening:
+            assert one.stdout is not None
+            assert one.stdout.readline() == "ready\n"
+        for one in opening:
+            assert one.stdin is not None
+            one.stdin.write("\n")
+            one.stdin.flush()
+        assert [one.communicate(timeout=LIMIT_S)[1] for one in opening] == [""] * 4
+        assert [one.returncode for one in opening] == [0] * 4
+    finally:
+        for one in opening:
+            one.kill()
+    done = asyncio.run(directory_of(url).migrate())
+    assert {one.system: one.before for one in done} == HEADS
+
+
+async def test_an_account_that_may_make_no_tables_is_told_who_must(
+    owned: str, unprivileged: str
+) -> None:
+    with pytest.raises(SchemaMismatch, match="the tables of calls in the directory") as refused:
+        await directory_of(unprivileged).open()
+    assert refused.value.hint is not None
+    assert refused.value.hint.startswith("run `headway migrate --system calls` as a role that may")
+    assert "permission denied" in refused.value.hint
+    with psycopg.connect(owned) as db:
+        found = db.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()
+    assert found == (0,)
+
+
+async def test_an_account_that_may_make_no_tables_works_with_those_that_are_there(
+    owned: str, unprivileged: str
+) -> None:
+    await directory_of(owned).migrate()
+    directory = directory_of(unprivileged)
+    await directory.open()
+    async with directory.change() as session:
+        await session.execute(text("INSERT INTO field_settings VALUES ('a', '{}', 1)"))
+    async with directory.read() as session:
+        assert (await session.execute(text("SELECT name FROM field_settings"))).all() == [("a",)]
+    await directory.close()
+
+
+async def test_tables_that_an_account_may_not_read_are_told_as_such(
+    owned: str, unprivileged: str
+) -> None:
+    await directory_of(owned).migrate()
+    with psycopg.connect(owned, autocommit=True) as db:
+        db.execute("REVOKE ALL ON ALL TABLES IN SCHEMA public FROM PUBLIC")
+        role = sql.Identifier(str(urlsplit(unprivileged).username))
+        db.execute(sql.SQL("REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {}").format(role))
+    with pytest.raises(SchemaMismatch, match="the tables of calls") as refused:
+        await directory_of(unprivileged).open()
+    assert "permission denied for table calls_schema" in str(refused.value.hint)
