@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from bench.campaign.allowed import Allowed
-from bench.campaign.plan import CAPPED, CHECKS, EMPTY_POOL, LANE, OWN_POOL, PAUSED, POOL, Lead
+from bench.campaign.plan import CAPPED, CHECKS, EMPTY_POOL, LANE, OWN_POOL, POOL, Lead
 from headway.contract.store import Store
 from headway.contract.views import WhyQuery
 from headway.core.state import State
@@ -111,7 +111,7 @@ class Reasons:
 
     def _reason(self, lead: Lead, gate: str) -> str:
         if gate == f"tenant:{lead.reseller}":
-            return {PAUSED: "reseller paused", CAPPED: "reseller capped"}[lead.reseller]
+            return "reseller capped" if lead.reseller == CAPPED else "reseller paused"
         if self._never(gate):
             return "number disabled" if gate == OWN_POOL else "pool empty"
         return "numbers full" if gate in {OWN_POOL, EMPTY_POOL} else _kind(lead, gate)
