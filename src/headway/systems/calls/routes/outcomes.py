@@ -30,7 +30,7 @@ COUNTED = reply(
     "How many attempts ended how.",
     outcomes=(dict[str, int], "By outcome."),
     under_way=(int, "Attempts that go on."),
-    leads=(int, "Leads that were looked at."),
+    leads=(int, "Leads that were looked at, of those that the caller sees."),
     complete=(bool, "Whether that were all; if not, ask by reseller, or for a shorter time."),
 )
 
@@ -62,7 +62,7 @@ async def outcomes(
     until = now + 1 if asked.to is None else asked.to.resolved(now)
     tenant = caller.tenant(asked.reseller)
     found: Counter[str] = Counter()
-    looked, under_way, cursor = 0, 0, None
+    looked, seen, under_way, cursor = 0, 0, 0, None
     while looked < MOST:
         query = JobsQuery(
             kind=LEAD, tenant=tenant, runs=True, newest=True, cursor=cursor, limit=1_000
@@ -71,6 +71,7 @@ async def outcomes(
         for job in page.rows:
             if not caller.sees(job):
                 continue
+            seen += 1
             for attempt in attempts_of(job):
                 if since <= attempt.started_at < until:
                     under_way += attempt.outcome is None
@@ -83,7 +84,7 @@ async def outcomes(
         {
             "outcomes": dict(found),
             "under_way": under_way,
-            "leads": looked,
+            "leads": seen,
             "complete": cursor is None,
         }
     )

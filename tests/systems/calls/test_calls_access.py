@@ -1,0 +1,162 @@
+"""Every route of this system, for every role, and for tokens that are scoped."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from headway.contract.tokens import Role
+from headway.server.access.permissions import ROLES, Permission
+from headway.server.access.policy import policy_of
+from tests.server.problems import problem
+from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, Calls, calling
+
+SEND, READ = Permission.SEND, Permission.READ
+OBSERVE, DEFINE = Permission.OBSERVE, Permission.DEFINE
+
+
+class Reach(Enum):
+    """What a token that is scoped meets."""
+
+    LEAD = auto()
+    """The lead of the path: another's is unknown."""
+    WHOLE = auto()
+    """What all resellers share: forbidden to whoever is scoped."""
+    ROWS = auto()
+    """Rows of which others' are left out."""
+    BODY = auto()
+    """A lead: another's is forbidden."""
+    OPEN = auto()
+    """What its sender proves by other means."""
+
+
+class Expected(NamedTuple):
+    may: Permission | None
+    reach: Reach
+
+
+EXPECTED = {
+    "POST /leads": Expected(SEND, Reach.BODY),
+    "GET /leads": Expected(READ, Reach.ROWS),
+    "GET /leads/outcomes": Expected(READ, Reach.ROWS),
+    "GET /leads/{id}": Expected(READ, Reach.LEAD),
+    "POST /leads/{id}/dispatch-now": Expected(SEND, Reach.LEAD),
+    "DELETE /leads/{id}": Expected(SEND, Reach.LEAD),
+    "GET /numbers": Expected(OBSERVE, Reach.WHOLE),
+    "POST /numbers": Expected(DEFINE, Reach.WHOLE),
+    "PATCH /numbers/{number}": Expected(DEFINE, Reach.WHOLE),
+    "DELETE /numbers/{number}": Expected(DEFINE, Reach.WHOLE),
+    "GET /templates": Expected(OBSERVE, Reach.WHOLE),
+    "GET /templates/{name}": Expected(OBSERVE, Reach.WHOLE),
+    "PUT /templates/{name}": Expected(DEFINE, Reach.WHOLE),
+    "DELETE /templates/{name}": Expected(DEFINE, Reach.WHOLE),
+    "GET /calls/migration": Expected(OBSERVE, Reach.WHOLE),
+    "PUT /calls/migration": Expected(DEFINE, Reach.WHOLE),
+    "GET /calls/migration/shadow": Expected(OBSERVE, Reach.WHOLE),
+    "POST /calls/hooks/{provider}": Expected(None, Reach.OPEN),
+}
+
+LEAD = {"phone": PHONE, "tz": "Europe/Berlin", "reseller": "globex", "next_attempt_at": "1d"}
+BODIES: dict[str, Any] = {
+    "POST /leads": LEAD,
+    "POST /numbers": {"number": OTHER, "provider": "twilio", "maximum_channels": 1},
+    "PATCH /numbers/{number}": {"maximum_channels": 2},
+    "PUT /templates/{name}": {},
+    "PUT /calls/migration": {"mode": "off"},
+}
+TABLE = {"table": {"own": True}}
+"""The routes of a migration are there where a table is the truth."""
+
+
+async def one_call(calls: Calls, who: Role | str | None, name: str, lead: str) -> httpx.Response:
+    method, path = name.split(" ")
+    path = path.format(id=lead, number=NUMBER, name="greeting", provider="twilio")
+    if who is None:
+        return await calls.rig.call(None, method, path, BODIES.get(name))
+    return await calls.call(method, path, BODIES.get(name), who=who)
+
+
+async def test_the_table_has_every_route_of_calls_with_its_permission(tmp_path: Path) -> None:
+    found: dict[str, Permission | None] = {}
+    async with calling(tmp_path, work=False, settings=TABLE) as calls:
+        for router in calls.system.routers:
+            for route in router.routes:
+                assert isinstance(route, APIRoute)
+                policy = policy_of(route)
+                assert policy is not None
+                for method in route.methods or ():
+                    found[f"{method} {route.path}"] = policy.permission
+    assert found == {name: one.may for name, one in EXPECTED.items()}
+
+
+@pytest.mark.parametrize("role", [*Role, None])
+async def test_a_role_may_do_with_calls_what_the_table_says_and_nothing_else(
+    tmp_path: Path, role: Role | None
+) -> None:
+    async with calling(tmp_path, work=False) as calls:
+        await calls.number()
+        await calls.template("greeting")
+        lead = await calls.lead(reseller="globex", next_attempt_at="1d")
+        for name, expected in EXPECTED.items():
+            if "/migration" in name:
+                continue
+            reply = await one_call(calls, role, name, lead)
+            if expected.may is None:
+                # The provider proves itself; a token is no proof.
+                problem(reply, 401, "unauthenticated")
+            elif role is None:
+                problem(reply, 401, "unauthenticated")
+            elif expected.may in ROLES[role]:
+                assert reply.status_code < 300, (name, reply.text)
+            else:
+                problem(reply, 403, "forbidden")
+
+
+async def test_only_those_who_define_choose_what_becomes_of_an_older_systems_rows(
+    tmp_path: Path,
+) -> None:
+    async with calling(tmp_path, work=False, settings=TABLE) as calls:
+        for name in (one for one in EXPECTED if "/migration" in one):
+            for role in Role:
+                reply = await one_call(calls, role, name, "")
+                if EXPECTED[name].may in ROLES[role]:
+                    assert reply.status_code not in {401, 403}, (name, role, reply.text)
+                else:
+                    problem(reply, 403, "forbidden")
+            problem(await one_call(calls, None, name, ""), 401, "unauthenticated")
+            scoped = await calls.rig.token(Role.OPERATOR, tenants=["acme"])
+            problem(await one_call(calls, scoped, name, ""), 403, "forbidden")
+
+
+@pytest.mark.parametrize("scope", [{"tenants": ["acme"]}, {"lanes": ["mine"]}])
+async def test_a_token_for_another_reseller_or_lane_finds_nothing_and_changes_nothing(
+    tmp_path: Path, scope: dict[str, Any]
+) -> None:
+    async with calling(tmp_path, work=False) as calls:
+        await calls.number()
+        await calls.template("greeting")
+        lead = await calls.lead(reseller="globex", next_attempt_at="1d")
+        before = await calls.told(lead)
+        scoped = await calls.rig.token(Role.OPERATOR, **scope)
+        for name, expected in EXPECTED.items():
+            if "/migration" in name or expected.reach is Reach.OPEN:
+                continue
+            reply = await one_call(calls, scoped, name, lead)
+            match expected.reach:
+                case Reach.LEAD:
+                    problem(reply, 404, "unknown_record")
+                case Reach.ROWS:
+                    told = reply.json()
+                    assert told.get("rows", []) == [], name
+                    assert told.get("outcomes", {}) == {}, name
+                    assert told.get("leads", 0) == 0, name
+                case _:
+                    problem(reply, 403, "forbidden")
+        assert await calls.told(lead) == before
+        assert [one["number"] for one in (await calls.ask("/numbers"))["rows"]] == [NUMBER]
+        assert len((await calls.ask("/leads"))["rows"]) == 1
