@@ -207,6 +207,7 @@ async def a_field(
     work: bool = True,
     tokens: bool = False,
     carrier: dict[str, Any] | None = None,
+    patience: str = "10s",
     **settings: Any,
 ) -> AsyncGenerator[FieldRig]:
     """The system whole, until the block ends.
@@ -217,12 +218,13 @@ async def a_field(
         work: whether a worker runs.
         tokens: whether the server asks for them.
         carrier: what the telephone world is like.
+        patience: for each of its replies.
         settings: of [field_service].
     """
     async with carrying(**(carrier or {})) as world:
         parts = Parts(
             directory=Directory(f"sqlite:///{tmp_path}/directory.db"),
-            exchange=read_exchange({"twilio": world.settings()}),
+            exchange=read_exchange({"twilio": world.settings(timeout=patience)}),
         )
         written = {"lines": {LINE: 4}, "offer_timeout": "10m", **settings}
         system = make(written, parts)

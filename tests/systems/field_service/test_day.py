@@ -15,7 +15,9 @@ from tests.servers.stores import NewUrl
 from tests.systems.field_service.field_rig import HERE, LINE, FieldRig, a_field
 from tests.systems.field_service.story import check_record
 
-REQUESTS, TECHNICIANS = 100, 30
+TECHNICIANS = 30
+SHORT, LONG = 30, 100
+"""Requests of a day."""
 OPEN = {"dispatching"}
 WORLD = {
     "speed": 2_000,
@@ -102,7 +104,7 @@ async def completing(field: FieldRig, sent: list[str]) -> None:
             await field.move(one["id"], "complete")
 
 
-async def a_day(field: FieldRig, seed: int) -> dict[str, Any]:
+async def a_day(field: FieldRig, seed: int, requests: int) -> dict[str, Any]:
     draw = random.Random(seed)
     await field.user("dora", "text:+15557770001")
     await field.user("dan", "text:+15557770002")
@@ -114,7 +116,7 @@ async def a_day(field: FieldRig, seed: int) -> dict[str, Any]:
         asyncio.create_task(chaos(field, draw, names, sent)),
         asyncio.create_task(completing(field, sent)),
     ]
-    for _ in range(REQUESTS):
+    for _ in range(requests):
         skills = ["gas"] if draw.random() < 0.3 else []
         where = {"lat": HERE["lat"] + draw.uniform(-0.2, 0.2), "lon": HERE["lon"]}
         told = await field.ask(position=where, skills=skills)
@@ -146,25 +148,31 @@ def nothing_twice(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "seed"),
+    ("where", "seed", "requests"),
     [
-        ("memory", 1),
-        ("sqlite", 2),
+        ("memory", 1, SHORT),
+        ("sqlite", 2, SHORT),
         *(
-            pytest.param(where, seed, marks=pytest.mark.slow)
+            pytest.param(where, seed, LONG, marks=[pytest.mark.slow, pytest.mark.timeout(200)])
             for where in ("memory", "sqlite", "postgresql", "redis")
             for seed in (3, 4, 5)
         ),
     ],
 )
 async def test_of_a_random_day_each_request_ends_once_and_nobody_is_offered_two(
-    tmp_path: Path, new_url: NewUrl, where: str, seed: int
+    tmp_path: Path, new_url: NewUrl, where: str, seed: int, requests: int
 ):
-    settings = {"offer_timeout": "400ms", "line_wait": "2s", "lines": {LINE: 20}, "radius_km": 15}
+    settings: dict[str, Any] = {
+        "offer_timeout": "400ms",
+        "line_wait": "2s",
+        "lines": {LINE: 20},
+        "radius_km": 15,
+    }
     carrier = {**WORLD, "seed": seed, "channels": {LINE: 20}}
-    async with a_field(tmp_path, new_url(where), carrier=carrier, **settings) as field:
-        fates = await a_day(field, seed)
+    url = new_url(where)
+    async with a_field(tmp_path, url, carrier=carrier, patience="1s", **settings) as field:
+        fates = await a_day(field, seed, requests)
         nothing_twice(field.carrier.world)
-        assert sum(fates.values()) == REQUESTS
-        assert fates.get("succeeded", 0) + fates.get("assigned", 0) > REQUESTS // 4, fates
+        assert sum(fates.values()) == requests
+        assert fates.get("succeeded", 0) + fates.get("assigned", 0) > requests // 4, fates
         assert fates["dead"] > 0, "the day was too easy"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ DRIVERS = {
 }
 BUSY_S = 10.0
 """How long a writer of SQLite waits for another."""
+CONNECTIONS = 10
+"""At once, to SQLite."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,20 +179,40 @@ def _read(url: str) -> URL:
 def _engine(url: URL) -> AsyncEngine:
     if url.get_backend_name() != "sqlite":
         return create_async_engine(url, pool_pre_ping=True)
-    engine = create_async_engine(url, connect_args={"timeout": BUSY_S})
+    # Each connection is a thread: those beyond a pool's size would come and go all the time.
+    engine = create_async_engine(
+        url, connect_args={"timeout": BUSY_S}, pool_size=CONNECTIONS, max_overflow=0
+    )
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "begin", _begin)
+    event.listen(engine.sync_engine, "invalidate", _let_go)
     return engine
 
 
 def _prepare(connection: Any, record: object) -> None:  # noqa: ANN401  (the driver's own type)
     del record
-    # The driver begins no transactions of its own: `_begin` does.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for line in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {line}")
-    cursor.close()
+    try:
+        # The driver begins no transactions of its own: `_begin` does.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for line in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            cursor.execute(f"PRAGMA {line}")
+        cursor.close()
+    except BaseException:
+        # Whoever is cancelled here leaves a connection that no pool knows.
+        connection.terminate()
+        raise
+
+
+def _let_go(connection: Any, record: object, error: object) -> None:  # noqa: ANN401  (as above)
+    """Ends the transaction of a connection that is given up, such as one whose user was cancelled.
+
+    SQLite keeps a closed connection's locks while a statement of it is left, and that may hang on
+    a cancelled task until garbage is collected: meanwhile no other could write.
+    """
+    del record, error
+    with suppress(Exception):  # it is closed next, whatever its state
+        connection.rollback()
 
 
 def _begin(connection: Any) -> None:  # noqa: ANN401  (as SQLAlchemy hands it over)

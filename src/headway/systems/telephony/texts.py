@@ -89,6 +89,11 @@ class Texts(Protocol):
         """As settings name it, such as "twilio"."""
         ...
 
+    @property
+    def answers_ms(self) -> int:
+        """Within which a send returns or raises."""
+        ...
+
     async def send(self, order: TextOrder) -> str:
         """Sends a message; nothing here tries again.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from headway.contract.signals import Decided, Signal
 from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.answers import Dead, Retry
@@ -10,8 +12,8 @@ from headway.runtime.job import Job
 from headway.systems.field_service.desk import Desk
 from headway.systems.telephony.texts import TextOrder
 
-SENDING = "1m"
-"""How long the provider may take; afterwards nobody knows, and it is not sent again."""
+SPARE_MS = 5_000
+"""Beyond what the provider may take; then nobody knows, and no message is sent again."""
 
 
 class Text:
@@ -48,7 +50,7 @@ class Text:
             reason = "refused: nobody sends texts"
             raise Dead(reason)
         texts = self._desk.exchange.text(settings.text_provider)
-        await job.hand_over(timeout=SENDING)
+        await job.hand_over(timeout=timedelta(milliseconds=texts.answers_ms + SPARE_MS))
         order = TextOrder(ref=job.ref, to=to, from_=settings.text_from, text=text)
         try:
             message_id = await texts.send(order)

@@ -52,6 +52,7 @@ class Simulated:
 
     Attributes:
         world: in which its calls are.
+        answers_ms: see `Texts`.
     """
 
     name = "simulated"
@@ -73,6 +74,7 @@ class Simulated:
             mark: what ids are made of; None for what no other world has.
         """
         chosen = settings or SimulatedSettings()
+        self.answers_ms = 0
         self._key = chosen.key or secrets.token_hex(16)
         application = (
             HttpApplication("AC" + "0" * 32, self._key)

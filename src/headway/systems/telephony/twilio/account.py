@@ -58,12 +58,17 @@ class _Call(Protocol):
 
 
 class Account:
-    """See `Voice` and `Texts`."""
+    """See `Voice` and `Texts`.
+
+    Attributes:
+        answers_ms: see `Texts`.
+    """
 
     name = NAME
 
     def __init__(self, settings: TwilioSettings, *, timing: Timing = REAL) -> None:
         """Connects nothing yet."""
+        self.answers_ms = settings.timeout
         self._tokens = settings.tokens
         self._wire = Wire(self.name, read_refusal, timeout_ms=settings.timeout, timing=timing)
         user, password = settings.user
