@@ -6,9 +6,11 @@ system takes a line from the other.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
+from headway.core.errors import UnknownRecord
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.runtime.answers import Ended, Next
@@ -101,11 +103,22 @@ def declare_shadow(
     async def over(_: Awaited) -> Ended:
         return Ended("succeeded")
 
-    _declare_watching(app, shadow, table, migration, book)
+    async def renew(rows: Sequence[LeadRow]) -> None:
+        # Numbers that have come or gone hold for those that wait already.
+        for row in {(row.reseller, row.template): row for row in rows}.values():
+            with suppress(UnknownRecord):
+                await gates.like(await recipe.dial_gates(row))
+
+    _declare_watching(app, shadow, table, migration, book, renew)
 
 
 def _declare_watching(
-    app: App, shadow: Kind, table: LeadTable, migration: Migration, book: ShadowBook
+    app: App,
+    shadow: Kind,
+    table: LeadTable,
+    migration: Migration,
+    book: ShadowBook,
+    renew: Callable[[Sequence[LeadRow]], Awaitable[None]],
 ) -> None:
     @app.source(name=LANE, every=migration.settings.every, rate=100_000)
     async def theirs() -> AsyncGenerator[NewJob]:
@@ -115,9 +128,10 @@ def _declare_watching(
         await book.look_up(table)
         async for page in table.pending(ours=False):
             known = await book.known([row.id for row in page])
-            for row in page:
-                if row.id not in known and chosen.has(row):
-                    yield _job(shadow, row)
+            wanted = [row for row in page if row.id not in known and chosen.has(row)]
+            await renew(wanted)
+            for row in wanted:
+                yield _job(shadow, row)
 
 
 def _job(shadow: Kind, row: LeadRow) -> NewJob:
