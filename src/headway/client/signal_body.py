@@ -33,6 +33,7 @@ def signal_body(signal: Signal) -> Fields:
         "reason": signal.reason,
         "candidate": signal.candidate,
         "offer": signal.offer or None,
+        "known_as": signal.known_as,
     }
     match signal.kind:
         case SignalKind.FINAL:

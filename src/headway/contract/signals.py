@@ -47,6 +47,8 @@ class Signal:
         gates: of that stage, resolved.
         offer: it is about an offer alone: late once the candidate has accepted, though the job
             goes on awaiting its end.
+        known_as: a key, such as the provider's id, under which signals find this run from now on;
+            also of a late one. Empty for none.
     """
 
     key: str
@@ -62,6 +64,7 @@ class Signal:
     stage: str = ""
     gates: tuple[GateUse, ...] = ()
     offer: bool = False
+    known_as: str = ""
 
 
 class Heard(StrEnum):

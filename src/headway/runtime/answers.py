@@ -118,15 +118,17 @@ class Running:
 
     Args:
         extend: the new time to the deadline from now, as "5m" or a timedelta.
+        known_as: the provider's id of it, under which signals find the run from now on.
 
     Raises:
         InvalidValue: the time is not understood.
     """
 
-    __slots__ = ("extend_ms",)
+    __slots__ = ("extend_ms", "known_as")
 
-    def __init__(self, extend: object) -> None:
+    def __init__(self, extend: object, known_as: str = "") -> None:
         self.extend_ms = parse_duration(extend)
+        self.known_as = known_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ class Ended:
         after: of a retry: the delay, as "5m" or a timedelta; the kind's backoff if not given.
         stage: of a retry: where the next attempt is made; the same stage if not given.
         gates: of that stage, as for `Next`.
+        known_as: the provider's id of it, under which signals find the run from now on.
 
     Raises:
         InvalidValue: the delay is not understood, gates have no stage, or a stage no retry.
@@ -151,6 +154,7 @@ class Ended:
     after: object = None
     stage: str = ""
     gates: Gates | None = None
+    known_as: str = ""
 
     def __post_init__(self) -> None:
         """Refuses what cannot be done.

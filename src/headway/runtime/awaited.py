@@ -99,13 +99,14 @@ async def reconcile(
     # One event for each asking: a repeated run of this job applies its answer once.
     event = f"reconcile:{job.id}"
     match answer:
-        case Running(extend_ms=extend_ms):
+        case Running(extend_ms=extend_ms, known_as=known_as):
             await store.signal(
                 Signal(
                     key=awaited.ref,
                     event=event,
                     kind=SignalKind.PROGRESS,
                     extend_ms=extend_ms,
+                    known_as=known_as,
                     offer=view.cascade is not None,
                 )
             )
@@ -132,6 +133,7 @@ def _ended(answer: Ended, view: JobView, event: str, kinds: Mapping[str, Kind]) 
         after_ms=answer.after_ms,
         stage=answer.stage,
         gates=gates,
+        known_as=answer.known_as,
         # Whoever accepts while the provider is asked is not overruled.
         offer=view.cascade is not None,
     )

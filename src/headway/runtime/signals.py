@@ -27,6 +27,7 @@ class SignalOptions(TypedDict, total=False):
         candidate: who answers an offer; whoever is asked if not given.
         offer: it is about an offer alone, such as the end of the call that asked: late once the
             candidate has accepted.
+        known_as: a key, such as the provider's id, under which signals find the run from now on.
     """
 
     final: Final
@@ -38,6 +39,7 @@ class SignalOptions(TypedDict, total=False):
     after: object
     candidate: str
     offer: bool
+    known_as: str
 
 
 def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
@@ -73,6 +75,7 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
         reason=options.get("reason", ""),
         candidate=options.get("candidate", ""),
         offer=options.get("offer", False),
+        known_as=options.get("known_as", ""),
     )
 
 

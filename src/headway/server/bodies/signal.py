@@ -43,6 +43,12 @@ class SignalBody(Body):
     offer: bool = Field(
         default=False, description="It is about an offer alone: late once that was accepted."
     )
+    known_as: str = Field(
+        default="",
+        max_length=MAX_NAME,
+        description="A key, such as the provider's id, under which signals find the run from now "
+        "on.",
+    )
 
     def signal(self, key: str) -> Signal:
         """The signal for a key.
@@ -57,6 +63,7 @@ class SignalBody(Body):
             "reason": self.reason,
             "candidate": self.candidate.replace("\0", "\ufffd"),
             "offer": self.offer,
+            "known_as": self.known_as.replace("\0", "\ufffd"),
         }
         if self.final is not None:
             options["final"] = self.final

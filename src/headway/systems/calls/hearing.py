@@ -108,7 +108,7 @@ async def _find(desk: Desk, event: CallEvent) -> tuple[JobView, int] | None:
 
 
 async def _by_call(desk: Desk, event: CallEvent) -> tuple[JobView, int] | None:
-    key = f"{event.provider}:{event.call_id}"
+    key = name_of(event)
     # What a label is about is found by the store; the label itself is worth its line.
     said = await desk.store.signal(
         Signal(key=key, event=f"{event.event}:seen", kind=SignalKind.NOTE, label=event.status)
@@ -133,29 +133,34 @@ async def _signal(desk: Desk, job: JobView, run: int, event: CallEvent) -> Signa
             kind=SignalKind.PROGRESS,
             body=_progress(run, event),
             extend_ms=desk.settings.call_deadline if answered else None,
+            known_as=name_of(event),
         )
     outcome = OF_STATUS[event.status]
     verdict = judge(job, run, await template_of(desk, job), outcome, event.reason)
     if _is_live(job, run) and verdict.final == "retry":
         await _put_back(desk, job, run)
-    body = told_of(event, outcome, number_of(job, run))
-    return final_signal(desk, job, run, verdict, event.event, body)
+    return _final(desk, job, run, verdict, event)
 
 
-def final_signal(
-    desk: Desk, job: JobView, run: int, verdict: Verdict, event: str, body: object
-) -> Signal:
+def name_of(event: CallEvent) -> str:
+    """What a run is known as whose call this is; the provider's id alone could be another's."""
+    return f"{event.provider}:{event.call_id}"
+
+
+def _final(desk: Desk, job: JobView, run: int, verdict: Verdict, event: CallEvent) -> Signal:
     """The signal that says what becomes of a lead."""
     retried = verdict.final == "retry"
+    body = told_of(event, OF_STATUS[event.status], number_of(job, run))
     return Signal(
         key=f"{job.id}:{run}",
-        event=event,
+        event=event.event,
         decided=Decided(verdict.final),
         reason="" if verdict.final == "succeeded" else verdict.reason,
         body=None if retried else msgspec.json.encode(body),
         after_ms=verdict.after_ms if retried else None,
         stage=CHECK if retried else "",
         gates=desk.check_uses(job.tenant, job.args, job.lane) if retried else (),
+        known_as=name_of(event),
     )
 
 

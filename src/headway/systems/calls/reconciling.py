@@ -10,6 +10,7 @@ from headway.runtime.answers import Ended, Running, Unknown
 from headway.runtime.awaited import Awaited
 from headway.systems.calls.desk import CHECK, Desk
 from headway.systems.calls.hearing import (
+    name_of,
     number_of,
     progress_of,
     ref_of,
@@ -65,10 +66,12 @@ async def _asked(desk: Desk, job: JobView, run: RunView) -> Running | Ended:
         StoreError: the store, the directory or your own table cannot.
     """
     template = await template_of(desk, job)
-    event = await _look_up(desk, job, run, read_args(job.args), template)
+    # What counts is when it is asked: a call can begin while the provider looks.
     left_ms = (run.handed_at or 0) + desk.settings.call_deadline - await _now(desk)
+    event = await _look_up(desk, job, run, read_args(job.args), template)
     if event is not None and not event.status.ended:
-        return Running(extend=f"{left_ms if left_ms > 0 else desk.settings.ask_again}ms")
+        extend_ms = left_ms if left_ms > 0 else desk.settings.ask_again
+        return Running(extend=f"{extend_ms}ms", known_as=name_of(event))
     number = number_of(job, run.run)
     if event is None:
         if left_ms > 0:
@@ -91,17 +94,19 @@ async def _ended(
 ) -> Ended:
     desk.tally.happened(Event.OUTCOME, outcome)
     verdict = judge(job, run.run, template, outcome, "" if event is None else event.reason)
+    known_as = "" if event is None else name_of(event)
     if verdict.final == "retry":
         row = read_args(job.args).row
         if desk.table is not None and row:
             await desk.table.again(row, ref=ref_of(job, run))
-        return Ended("retry", reason=verdict.reason, after=f"{verdict.after_ms}ms", stage=CHECK)
+        after = f"{verdict.after_ms}ms"
+        return Ended("retry", reason=verdict.reason, after=after, stage=CHECK, known_as=known_as)
     number = number_of(job, run.run)
     body = {"outcome": outcome, "number": number}
     if event is not None:
         body = told_of(event, outcome, number)
     reason = "" if verdict.final == "succeeded" else verdict.reason
-    return Ended(verdict.final, body=body, reason=reason)
+    return Ended(verdict.final, body=body, reason=reason, known_as=known_as)
 
 
 async def _look_up(

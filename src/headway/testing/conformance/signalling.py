@@ -91,6 +91,39 @@ class SignalGroup(ConformanceGroup):
         await rig.tell("CA77", event="end")
         assert (await rig.tell(call.key, event="end")).answer is Heard.ALREADY
 
+    async def test_signal_makes_its_run_known_under_another_key(self, rig: Rig) -> None:
+        call = await dial(rig)
+        ringing = Signal(key=call.key, event="a", kind=SignalKind.PROGRESS, known_as="CA77")
+        assert (await rig.store.signal(ringing)).answer is Heard.APPLIED
+        assert "CA77" in (await rig.view(call.id)).runs[0].keys
+        assert (await rig.tell("CA77")).state == State.SUCCEEDED
+
+    async def test_late_signal_makes_its_own_run_known_and_no_later_one(self, rig: Rig) -> None:
+        call = await dial(rig)
+        again = Signal(
+            key=call.key, event="a", decided=Decided.RETRY, after_ms=0, known_as="CA-first"
+        )
+        await rig.store.signal(again)
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.say(HandedOver(run.id, run.run, key="second", timeout_ms=9_000))
+        late = Signal(key=call.key, event="b", decided=Decided.DEAD, known_as="CA-late")
+        assert (await rig.store.signal(late)).answer is Heard.LATE
+        first, second = (await rig.view(call.id)).runs
+        assert {"CA-first", "CA-late"} <= set(first.keys)
+        assert second.keys == ("second",)
+        assert (await rig.tell("CA-late")).answer is Heard.LATE
+        assert await rig.state(call.id) is State.AWAITING
+
+    async def test_what_came_under_a_key_is_applied_once_a_signal_tells_whose_it_is(
+        self, rig: Rig
+    ) -> None:
+        call = await dial(rig)
+        assert (await rig.tell("CA77", event="end")).answer is Heard.KEPT
+        ringing = Signal(key=call.key, event="a", kind=SignalKind.PROGRESS, known_as="CA77")
+        assert (await rig.store.signal(ringing)).answer is Heard.APPLIED
+        assert await rig.state(call.id) is State.SUCCEEDED
+
     async def test_second_final_signal_is_late(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.tell(call.key)

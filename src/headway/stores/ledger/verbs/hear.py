@@ -42,6 +42,8 @@ def check_signal(event: Signal) -> None:
     """
     check_name("signal key", event.key)
     check_name("event id", event.event)
+    if event.known_as:
+        check_name("key", event.known_as)
     if event.body is not None and len(event.body) > 1_000_000:
         message = f"the body of event {event.event!r} has {len(event.body)} bytes"
         raise InvalidValue(message, hint="at most 1000000")
@@ -120,6 +122,17 @@ def apply_kept(step: Step, row: JobRow, key: str) -> None:
 
 
 def _apply(step: Step, event: Signal, row: JobRow, run: int) -> Heard:
+    if not event.known_as:
+        return _told(step, event, row, run)
+    step.ledger.signals.make_known(event.known_as, row.id, run)
+    answer = _told(step, event, row, run)
+    if row.run == run:
+        # What came under that key before it was known.
+        apply_kept(step, row, event.known_as)
+    return answer
+
+
+def _told(step: Step, event: Signal, row: JobRow, run: int) -> Heard:
     if event.kind is SignalKind.NOTE:
         label = event.label or "note"
         author = "signal"

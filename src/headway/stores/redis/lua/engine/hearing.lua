@@ -79,8 +79,8 @@ local function decide(step, event, row)
   end
 end
 
--- Applies an event to a job's run. Returns applied or late.
-function Hearing.apply(step, event, row, run)
+-- What an event does to a job's run but for its key. Returns applied or late.
+local function told(step, event, row, run)
   if event.kind == 'note' then
     local label = event.label or ''
     Trail.add({
@@ -110,6 +110,21 @@ function Hearing.apply(step, event, row, run)
     decide(step, event, row)
   end
   return 'applied'
+end
+
+-- Applies an event to a job's run. Returns applied or late.
+function Hearing.apply(step, event, row, run)
+  local key = event.known_as or ''
+  if key == '' then
+    return told(step, event, row, run)
+  end
+  Signals.make_known(key, row.id, run)
+  local answer = told(step, event, row, run)
+  if row.run == run then
+    -- What came under that key before it was known.
+    Hearing.apply_kept(step, row, key)
+  end
+  return answer
 end
 
 -- Keeps an event that no run awaits yet, in a scope: its key. Returns kept or already.
