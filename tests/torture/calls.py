@@ -32,7 +32,9 @@ WORKERS = 3
 WAITING = 12
 """Leads that wait at once; no more are sent until some have been called."""
 PATIENCE_S = 45.0
-"""For a process to come to its point; and for the last leads after the last kill."""
+"""For a process to come to its point."""
+WORKED_OFF_S = 240.0
+"""For the last lead after the last kill: one whose worker died five times rests for a minute."""
 LIVE = {"ringing", "in-progress", "queued"}
 OPEN = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAITING)
 
@@ -92,7 +94,7 @@ class _Torture:
         while not self.over.is_set():
             point = self.left[role].pop() if self.left[role] else ""
             within = "" if point == RINGS else point
-            nth = draw.randint(1, 3)
+            nth = draw.randint(1, 3) if self.story.wanted > len(POINTS) else 1
             one = await self._start(role, within, nth)
             if not point:
                 await self.over.wait()
@@ -158,7 +160,7 @@ class _Torture:
 
     async def _work_off(self) -> None:
         self.say("no more kills: the last leads are called")
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + WORKED_OFF_S
         while left := await self._open():
             if time.monotonic() > end:
                 self.story.found.append(Violation("left", f"{left} leads are not finished"))
