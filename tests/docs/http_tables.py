@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from headway.contract.tokens import Role
@@ -25,7 +26,7 @@ OTHERS = (
 """Problems that are no errors of the tree."""
 
 
-def routes() -> list[tuple[str, ...]]:
+def routes(routers: Iterable[APIRouter] = ROUTERS) -> list[tuple[str, ...]]:
     """Each route with what its caller must be able to do."""
     return [
         (
@@ -34,7 +35,7 @@ def routes() -> list[tuple[str, ...]]:
             _permission(route),
             f"{route.summary}.",
         )
-        for router in ROUTERS
+        for router in routers
         for route in router.routes
         if isinstance(route, APIRoute)
         for method in sorted(route.methods)

@@ -34,8 +34,11 @@ from headway.runtime.signals import SignalOptions
 from headway.runtime.sources.source import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
 from headway.server.metrics.families import FAMILIES, Family
+from headway.systems.calls.bodies import LeadBody, NumberBody
+from headway.systems.calls.lead import Attempt, Lead, LeadStatus
+from headway.systems.calls.outcome import Outcome
 from headway.systems.calls.seen.families import FAMILIES as OF_CALLS
-from tests.docs import http_tables
+from tests.docs import calls_tables, http_tables
 from tests.docs.docstrings import items, summary
 from tests.docs.pages import ROOT
 
@@ -186,6 +189,17 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings": settings,
     "metrics": metrics,
     "calls_metrics": lambda: metrics(OF_CALLS),
+    "calls_routes": lambda: table(
+        ("method", "path", "permission", "does"), http_tables.routes(calls_tables.routers())
+    ),
+    "calls_settings": lambda: table(calls_tables.HEAD, calls_tables.settings()),
+    "calls_lead": lambda: table(calls_tables.HEAD, calls_tables.of_body(LeadBody)),
+    "calls_number": lambda: table(calls_tables.HEAD, calls_tables.of_body(NumberBody)),
+    "calls_template": lambda: table(calls_tables.HEAD, calls_tables.template()),
+    "calls_statuses": lambda: words(LeadStatus),
+    "calls_outcomes": lambda: words(Outcome),
+    "calls_lead_told": lambda: options(Lead),
+    "calls_attempt_told": lambda: options(Attempt),
     "JobOptions": lambda: options_of(JobOptions, read_options("", {"name": "name"}), skip=()),
     "LaneOptions": lambda: options(LaneOptions),
     "EntryOptions": lambda: options(EntryOptions),

@@ -27,6 +27,7 @@ class LeadStatus(StrEnum):
     PROCESSING = "PROCESSING"
     """It is called."""
     FINISHED = "FINISHED"
+    """It has its outcome, and is called no more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,9 +13,13 @@ class Outcome(StrEnum):
     """What became of a call, or of a lead that was never called."""
 
     COMPLETED = "COMPLETED"
+    """Somebody answered, and the call came to its end."""
     BUSY = "BUSY"
+    """The line was busy."""
     NO_ANSWER = "NO_ANSWER"
+    """It rang, and nobody answered."""
     FAILED = "FAILED"
+    """It could not be put through, or the provider refuses to call this phone."""
     ABORT = "ABORT"
     """It was called off."""
     WEBHOOK_LOST = "WEBHOOK_LOST"

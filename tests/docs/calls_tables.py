@@ -1,0 +1,71 @@
+"""The tables of the reference of calls, made of its settings, bodies and routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from fastapi import APIRouter
+from pydantic import BaseModel, BeforeValidator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from headway.core.duration import format_duration
+from headway.systems.calls.settings import CallsSettings
+from headway.systems.calls.system import OWN
+from headway.systems.calls.template import Template
+from headway.systems.calls.template_body import TemplateBody
+from headway.systems.calls.truth.migration import Migration
+from headway.systems.calls.truth.routes import migration_routes
+from headway.systems.calls.truth.shadow_book import ShadowBook
+from tests.docs.docstrings import items
+
+HEAD = ("key", "default", "meaning")
+TABLES = frozenset({"template", "table", "migration", "alerts"})
+"""Settings that are tables of their own."""
+
+
+def routers() -> Sequence[APIRouter]:
+    """Of the system; those of a migration ask nothing of it before they are called."""
+    return (*OWN, migration_routes(cast("Migration", None), cast("ShadowBook", None)))
+
+
+def settings() -> Iterable[tuple[str, ...]]:
+    """The keys of [calls]."""
+    return _rows(CallsSettings, items(CallsSettings, "Attributes"), skip=TABLES)
+
+
+def of_body(of: type[BaseModel]) -> Iterable[tuple[str, ...]]:
+    """The fields of a body, as it describes them itself."""
+    said = {name: field.description or "" for name, field in of.model_fields.items()}
+    return _rows(of, said)
+
+
+def template() -> Iterable[tuple[str, ...]]:
+    """The fields of a template."""
+    told = items(Template, "Attributes")
+    said = {name: told.get(f"{name}_ms", told.get(name, "")) for name in TemplateBody.model_fields}
+    return _rows(TemplateBody, said)
+
+
+def _rows(
+    of: type[BaseModel], said: Mapping[str, str], skip: frozenset[str] = frozenset()
+) -> Iterable[tuple[str, ...]]:
+    for name, field in of.model_fields.items():
+        if name not in skip:
+            yield f"`{name}`", _default(field), said[name]
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if value is PydanticUndefined:
+        return "needed"
+    if value is None:
+        return ""
+    if any(isinstance(one, BeforeValidator) for one in field.metadata) and isinstance(value, int):
+        return f'`"{format_duration(value)}"`'
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, str):
+        return f'`"{value}"`'
+    return f"`{value}`".replace("'", '"')
