@@ -1,9 +1,9 @@
 """An imaginary older system, a process of its own: it goes on taking leads in and calling them.
 
 It is a loop as many have: take a row that is ours and pending, mark it, call, mark it done. Its
-calls are lines in a table. Run as `python -m tests.systems.calls.truth.older_system URL LEADS`; it
-ends at SIGTERM, after the calls that it has begun, or when nothing of its own is left and it has
-taken in as many leads as it was told.
+calls are lines in a table. Run as `python -m tests.systems.calls.truth.older_system`, with a URL,
+how many leads it takes in, and within how many seconds they are due; it ends at SIGTERM, after
+the calls that it has begun.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ class OlderSystem:
     Args:
         connection: to the database of the leads.
         leads: how many it takes in while it runs.
+        within_s: how far ahead they are due at most.
     """
 
-    def __init__(self, connection: psycopg.Connection, leads: int) -> None:
+    def __init__(self, connection: psycopg.Connection, leads: int, within_s: int) -> None:
         self._connection = connection
         self._left = leads
+        self._within_s = within_s
         self.stopping = False
 
     def run(self) -> None:
@@ -44,8 +46,9 @@ class OlderSystem:
         self._connection.execute(
             "INSERT INTO their_leads (msisdn, zone, partner, call_after, state, handled_by)"
             " SELECT '+1555' || lpad(nextval('phones')::text, 7, '0'), 'America/Denver',"
-            " 'partner ' || (random() * 5)::int, now() + random() * interval '25 s',"
-            " 'new', 'legacy'"
+            " 'partner ' || (random() * 5)::int, now() + random() * %s * interval '1 s',"
+            " 'new', 'legacy'",
+            (self._within_s,),
         )
 
     def _call(self) -> bool:
@@ -75,9 +78,9 @@ class OlderSystem:
         return bool(rows)
 
 
-def main(url: str, leads: int) -> None:
+def main(url: str, leads: int, within_s: int) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
-        system = OlderSystem(connection, leads)
+        system = OlderSystem(connection, leads, within_s)
 
         def stop(number: int, frame: FrameType | None) -> None:
             del number, frame
@@ -90,4 +93,4 @@ def main(url: str, leads: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

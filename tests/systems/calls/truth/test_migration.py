@@ -6,24 +6,27 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from headway.contract.tokens import Role
 from headway.runtime.timing import REAL
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
-from tests.systems.calls.truth.databases import COLUMNS, STATUSES, make_theirs
+from tests.systems.calls.truth.databases import COLUMNS, STATUSES, make_theirs, settings_of
 from tests.systems.calls.truth.served import Served
+from tests.systems.calls.truth.site import calling
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 
 ROOT = Path(__file__).parents[4]
 NUMBERS = [f"+1555000100{n}" for n in range(3)]
-LEADS = 500
 LIMIT_S = 150.0
+"""Longer than the lease of a worker that was killed."""
 
 
 @pytest.fixture
@@ -34,9 +37,10 @@ def theirs(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str
 
 
 @contextmanager
-def older_system(url: str, leads: int) -> Iterator[None]:
+def older_system(url: str, leads: int, within_s: int) -> Iterator[None]:
     """The older system, until the block ends; what it has begun it ends."""
-    words = [sys.executable, "-m", "tests.systems.calls.truth.older_system", url, str(leads)]
+    words = [sys.executable, "-m", "tests.systems.calls.truth.older_system", url]
+    words += [str(leads), str(within_s)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"calls\n"
@@ -72,6 +76,7 @@ owners = {{ theirs = "legacy" }}
 every = "1s"
 
 [calls.migration]
+talk = "100ms"
 {migration}
 """
 
@@ -112,21 +117,37 @@ class World:
         rows = await self.rows("SELECT count(*) FROM their_leads WHERE " + where)  # noqa: S608  (the test's own words)
         return rows[0][0]
 
-    async def until(self, holds: Callable[[], Any], what: str, served: Served) -> None:
+    async def judge(self, leads: int) -> None:
+        """Each lead was called once, by the one whose row it is."""
+        ours, others = self.ours(), await self.others()
+        assert set(ours) & set(others) == set()
+        assert ours + others == Counter(dict.fromkeys({*ours, *others}, 1))
+        assert len(ours) + len(others) == leads
+        by_owner = dict(await self.rows("SELECT handled_by, count(*) FROM their_leads GROUP BY 1"))
+        assert by_owner == {"headway": len(ours), "legacy": len(others)}
+        assert self._carrier.world.ledger.twice() == {}
+
+    async def until(
+        self, holds: Callable[[], Any], what: str, served: Served | None = None
+    ) -> None:
         end = REAL.monotonic() + LIMIT_S
         while not await holds():
             if REAL.monotonic() > end:
                 standing = await self.rows(
                     "SELECT handled_by, state, count(*) FROM their_leads GROUP BY 1, 2"
                 )
-                called = f"we called {len(self.ours())}\n{served.log[-4_000:]}"
+                log = "" if served is None else served.log[-4_000:]
+                called = f"we called {len(self.ours())}\n{log}"
                 message = f"never {what}: {standing}, {called}"
                 raise AssertionError(message)
             await REAL.pause(0.1)
 
 
-async def choose(served: Served, mode: str, percent: float) -> dict[str, Any]:
-    reply = await served.ask("PUT", "/calls/migration", {"mode": mode, "percent": percent})
+async def choose(
+    served: Served, mode: str, percent: float, resellers: Sequence[str] = ()
+) -> dict[str, Any]:
+    body = {"mode": mode, "percent": percent, "resellers": list(resellers)}
+    reply = await served.ask("PUT", "/calls/migration", body)
     assert reply.status_code == 200, reply.text
     return reply.json()
 
@@ -138,54 +159,131 @@ async def add_numbers(served: Served) -> None:
         assert reply.status_code == 201, reply.text
 
 
-@pytest.mark.timeout(600)
-async def test_no_lead_is_called_by_both_and_none_by_neither_while_rows_change_hands(
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much is done.
+
+    Attributes:
+        leads: that the older system takes in.
+        within_s: how far ahead they are due at most.
+        theirs: calls that it makes before anything is taken from it.
+        steps: percentages, and how many calls we make at each before we are killed.
+    """
+
+    leads: int
+    within_s: int
+    theirs: int
+    steps: tuple[tuple[float, int], ...]
+
+
+async def test_no_lead_is_called_by_both_or_neither_while_rows_change_hands_and_go_back(
     theirs: str, tmp_path: Path
 ) -> None:
+    leads = 100
     async with carrying(speed=1_000, ring="1s", talk="20s", numbers=NUMBERS) as carrier:
         world = World(theirs, carrier)
         await world.prepare()
-        served = Served(tmp_path / "ours", settings(theirs, carrier, 'mode = "adopt"\npercent = 0'))
+        async with calling(
+            carrier,
+            f"sqlite:///{tmp_path}/jobs.db",
+            f"sqlite:///{tmp_path}/directory.db",
+            table=settings_of(theirs, every="1s"),
+            numbers=dict.fromkeys(NUMBERS, 3),
+        ) as site:
+
+            async def chosen(percent: float) -> None:
+                body = {"mode": "adopt", "percent": percent}
+                reply = await site.rig.call(Role.OPERATOR, "PUT", "/calls/migration", body)
+                assert reply.status_code == 200, reply.text
+
+            async def we_call() -> bool:
+                return len(world.ours()) >= 10 and len(await world.others()) >= 5
+
+            async def all_done() -> bool:
+                done = await world.count("state = 'closed'")
+                return done == leads == await world.count("true")
+
+            with older_system(theirs, leads, within_s=4):
+                await chosen(50)
+                await world.until(we_call, "both call")
+                await chosen(0)
+                await world.until(all_done, "all are done")
+        await world.judge(leads)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_no_lead_is_called_by_both_or_neither_though_we_are_killed_once(
+    theirs: str, tmp_path: Path
+) -> None:
+    await migrate(theirs, tmp_path, Size(leads=150, within_s=8, theirs=5, steps=((100, 15),)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_no_lead_is_called_by_both_or_neither_though_we_are_killed_again_and_again(
+    theirs: str, tmp_path: Path
+) -> None:
+    steps = ((30, 40), (100, 100), (0, 0), (60, 60), (30, 20), (100, 100))
+    await migrate(theirs, tmp_path, Size(leads=1_500, within_s=60, theirs=30, steps=steps))
+
+
+async def migrate(theirs: str, folder: Path, size: Size) -> None:
+    """Shadows, adopts one reseller, then shares, with a kill at each, and goes back."""
+    async with carrying(speed=1_000, ring="1s", talk="20s", numbers=NUMBERS) as carrier:
+        world = World(theirs, carrier)
+        await world.prepare()
+        served = Served(
+            folder / "ours", settings(theirs, carrier, 'mode = "shadow"\npercent = 100')
+        )
         try:
-            with older_system(theirs, LEADS):
-                await served.start()
-                await add_numbers(served)
-
-                async def they_call() -> bool:
-                    return len(await world.others()) >= 30
-
-                await world.until(they_call, "the older system calls", served)
-                assert world.ours() == Counter()
-                for percent, calls in ((30, 15), (100, 60)):
-                    await choose(served, "adopt", percent)
-                    before = len(world.ours())
-
-                    async def we_call(least: int = before + calls) -> bool:
-                        return len(world.ours()) >= least
-
-                    await world.until(we_call, f"called at {percent} %", served)
-                    # With calls on, rows under way, and half of a batch perhaps.
-                    await served.kill()
-                    chosen = (await served.ask("GET", "/calls/migration")).json()
-                    assert (chosen["mode"], chosen["percent"]) == ("adopt", percent)
-                await choose(served, "adopt", 0)
-                await REAL.pause(0.5)
-                await served.kill()
+            await served.start()
+            await add_numbers(served)
+            with older_system(theirs, size.leads, size.within_s):
+                await watch(world, served, size)
+                await adopt(world, served, size)
 
                 async def all_done() -> bool:
                     done = await world.count("state = 'closed'")
-                    return done == LEADS == await world.count("true")
+                    return done == size.leads == await world.count("true")
 
                 await world.until(all_done, "all are done", served)
-                assert await world.count("handled_by = 'headway' AND state <> 'closed'") == 0
         finally:
             served.stop()
-        ours, others = world.ours(), await world.others()
-        assert set(ours) & set(others) == set()
-        assert ours + others == Counter(dict.fromkeys({*ours, *others}, 1))
-        assert len(ours) + len(others) == LEADS
-        assert len(ours) >= 75
-        assert len(others) >= 30
-        by_owner = dict(await world.rows("SELECT handled_by, count(*) FROM their_leads GROUP BY 1"))
-        assert by_owner == {"headway": len(ours), "legacy": len(others)}
-        assert carrier.world.ledger.twice() == {}
+        await world.judge(size.leads)
+
+
+async def watch(world: World, served: Served, size: Size) -> None:
+    """Decides about leads, and calls nobody."""
+
+    async def decided() -> bool:
+        told = (await served.ask("GET", "/calls/migration/shadow")).json()["comparison"]
+        return told["decided"] >= size.theirs and len(await world.others()) >= size.theirs
+
+    await world.until(decided, "decided in the shadow", served)
+    assert world.ours() == Counter()
+    assert await world.count("handled_by <> 'legacy'") == 0
+
+
+async def adopt(world: World, served: Served, size: Size) -> None:
+    """Takes one reseller's rows, then shares of all, is killed at each, and gives back the rest."""
+    await choose(served, "adopt", 100, ["partner 1"])
+
+    async def one_resellers() -> bool:
+        return await world.count("handled_by = 'headway'") > 0
+
+    await world.until(one_resellers, "a reseller's rows are ours", served)
+    assert await world.count("handled_by = 'headway' AND partner <> 'partner 1'") == 0
+    for percent, calls in size.steps:
+        await choose(served, "adopt", percent)
+        before = len(world.ours())
+
+        async def we_called(least: int = before + calls) -> bool:
+            return len(world.ours()) >= least
+
+        await world.until(we_called, f"called at {percent} %", served)
+        # With calls on, rows under way, and half of a batch perhaps.
+        await served.kill()
+        chosen = (await served.ask("GET", "/calls/migration")).json()
+        assert (chosen["mode"], chosen["percent"]) == ("adopt", percent)
+    await choose(served, "adopt", 0)
