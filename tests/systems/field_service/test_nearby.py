@@ -358,6 +358,15 @@ def test_a_cover_holds_all_that_is_near_enough(
         assert len(squares) <= MOST_SQUARES
 
 
+@pytest.mark.parametrize(("here", "there"), [(179.999, -179.999), (-179.999, 179.999)])
+def test_a_cover_goes_on_beyond_the_antimeridian(here: float, there: float) -> None:
+    for lat in (0.0, 60.0, -16.5):
+        cell = cell_of(lat, there)
+        squares = cover(lat, here, distance_km(lat, here, lat, there))
+        assert sum(one.first <= cell <= one.last for one in squares) == 1
+        assert max(one.size for one in squares) < 20
+
+
 def test_a_cover_is_not_much_larger_than_what_it_covers() -> None:
     rng = random.Random(4)
     for _ in range(500):
