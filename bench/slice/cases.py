@@ -27,6 +27,8 @@ from bench.slice.use import Called, Use, joined, parts, use_of
 
 CHECK_S = 0.2
 RAMP = 3 * SECOND
+WARM = 20
+"""Single leads that are told apart from the others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,8 +80,11 @@ async def a_slice(folder: Path, store: str, asked: Asked) -> tuple[dict[str, Any
         return {**found, "cpu_of_a_core": cpu}, use
 
 
-async def single(folder: Path, store: str, n: int = 200) -> dict[str, Any]:
-    """Leads one by one, with channels free: from the due time to the call at the carrier."""
+async def single(folder: Path, store: str, n: int = 320) -> dict[str, Any]:
+    """Leads one by one, with channels free: from the due time to the call at the carrier.
+
+    The first ones, for which programs are loaded and connections made, are told apart.
+    """
     with started(folder, store, "100ms") as (carrier, server):
         office = Office(server.url, carrier.url)
         await office.number("+15550000001", 50)
@@ -100,10 +105,13 @@ async def single(folder: Path, store: str, n: int = 200) -> dict[str, Any]:
         await office.until_finished(n)
         calls = joined(await office.jobs(), await office.calls(), _by_id(ids, leads))
         await office.close()
+        calls.sort(key=lambda one: one.due_at)
         late = [one.placed_at - one.due_at for one in calls]
         taken = [one.claimed_at - one.due_at for one in calls]
+        first, late, taken = late[:WARM], late[WARM:], taken[WARM:]
         return {
-            "leads": len(calls),
+            "leads": len(late),
+            "first ms": first,
             "due to line taken ms": _spread(taken),
             "due to call ms": _spread(late),
         }

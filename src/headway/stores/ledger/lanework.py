@@ -21,7 +21,11 @@ FLOWS = 256
 PARKS = 1_000
 """Jobs that one claim parks in a lane."""
 LEAST_HEADS = 16
-"""Heads read of one flow at a time, among many flows."""
+"""Heads read of one flow at a time, among several flows."""
+MANY_FLOWS = 8
+"""Among more flows than these a claim begins with fewer heads of each: mostly little is free."""
+FIRST_HEADS = 2
+"""With which it begins; each further round reads twice as many."""
 
 
 class LaneClaim:
@@ -36,6 +40,7 @@ class LaneClaim:
         self.flow_after, self.fruitful = (-1, False) if after < 0 else divmod(after, 2)
         self.last = True
         self.again = False
+        self.rounds = 0
         self.opens_at: int | None = None
         self.row = self.ledger.lanes.load([lane]).get(lane)
         self.flows: list[int] | None = None
@@ -106,7 +111,11 @@ class LaneClaim:
         if not flows:
             return []
         self._prefetch_shared(flows)
-        most = n + 1 if len(flows) == 1 else max(LEAST_HEADS, 2 * n // len(flows))
+        least = LEAST_HEADS
+        if len(flows) > MANY_FLOWS:
+            least = min(LEAST_HEADS, FIRST_HEADS << self.rounds)
+        self.rounds += 1
+        most = n + 1 if len(flows) == 1 else max(least, 2 * n // len(flows))
         views: list[FlowView] = []
         for flow in flows:
             shared, gated = self._shared(flow)
@@ -115,7 +124,7 @@ class LaneClaim:
                 continue
             room = min((_room(view, amount) for view, amount in shared), default=most)
             # No more can start than the shared gates let through, and one says that there are more.
-            limit = min(most, max(LEAST_HEADS, room + 1))
+            limit = min(most, max(least, room + 1))
             heads = self.ledger.jobs.heads(flow, limit)
             if not heads:
                 self.stopped.add(flow)

@@ -7,8 +7,12 @@ local LaneFlows = {}
 
 -- Flows that one claim looks at in a lane.
 local FLOWS = 256
--- Heads read of one flow at a time, among many flows.
+-- Heads read of one flow at a time, among several flows.
 local LEAST_HEADS = 16
+-- Among more flows than these a claim begins with fewer heads of each: mostly little is free.
+local MANY_FLOWS = 8
+-- With which it begins; each further round reads twice as many.
+local FIRST_HEADS = 2
 
 local function weights_of(spec)
   local weights = {}
@@ -161,15 +165,15 @@ function LaneFlows.shut(work, flow)
 end
 
 -- The view of an open flow with its first heads; nil if it is empty.
-local function view_of(work, flow, shared, most)
-  local least = most
+local function view_of(work, flow, shared, most, least)
+  local free = most
   for _, one in ipairs(shared.gates) do
-    least = math.min(least, room(one.view, one.amount))
+    free = math.min(free, room(one.view, one.amount))
   end
   -- Without gates `most` is all; with them, one more than they let through says that there are more.
   local limit = most
   if #shared.gates > 0 then
-    limit = math.min(most, math.max(LEAST_HEADS, least + 1))
+    limit = math.min(most, math.max(least, free + 1))
   end
   local heads = Jobs.heads(flow, limit)
   if #heads == 0 then
@@ -207,7 +211,12 @@ function LaneFlows.views(work, n)
   end
   prefetch_shared(work, flows)
   ShutSpells.prefetch(flows)
-  local most = math.max(LEAST_HEADS, math.floor(2 * n / #flows))
+  local least = LEAST_HEADS
+  if #flows > MANY_FLOWS then
+    least = math.min(LEAST_HEADS, FIRST_HEADS * 2 ^ work.rounds)
+  end
+  work.rounds = work.rounds + 1
+  local most = math.max(least, math.floor(2 * n / #flows))
   if #flows == 1 then
     most = n + 1
   end
@@ -216,7 +225,7 @@ function LaneFlows.views(work, n)
     if not all_fit(shared.gates) then
       LaneFlows.shut(work, flow)
     else
-      local view = view_of(work, flow, shared, most)
+      local view = view_of(work, flow, shared, most, least)
       if view == nil then
         work.stopped[flow] = true
       else

@@ -22,6 +22,7 @@ function LaneWork.new(book, request, lane, after)
     lane = lane,
     flow_after = after < 0 and -1 or math.floor(after / 2),
     fruitful = fruitful,
+    rounds = 0,
     last = true,
     again = false,
     opens_at = nil,
