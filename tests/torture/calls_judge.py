@@ -176,6 +176,11 @@ def _lines(story: Story, attempts: dict[str, Told], ways: _Ways) -> Iterator[str
     yield "attempts: " + ", ".join(f"{count} {one}" for one, count in sorted(outcomes.items()))
     posts = story.ledger["webhooks"]
     yield "webhooks: " + ", ".join(f"{count} {one}" for one, count in sorted(posts.items()))
+    heard = Counter(one["answer"] for one in story.witnessed if one["event"] == "heard")
+    yield (
+        f"of those heard {heard['late']} were of calls that were over for their lead, "
+        f"{heard['already']} had come before, {heard['kept']} came before the hand-over"
+    )
     told = Counter(one["told"] for asked in ways.asked.values() for one in asked)
     live = sum(told[one] for one in ("queued", "ringing", "in-progress"))
     yield (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.runtime.timing import Timing
 from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, calling
 
 
@@ -80,6 +81,31 @@ async def test_a_call_of_which_nothing_is_known_is_not_placed_again(
         assert call.plan.ref.startswith(told["id"])
         assert not calls.carrier.world.ledger.twice()
         assert told["outcome"] == "COMPLETED"
+
+
+class Leaping(Timing):
+    """A clock that leaps by twenty minutes at each look, as if its process had stood still."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        self.now_s += 1_200
+        return self.now_s
+
+
+async def test_a_worker_that_stood_still_after_the_hand_over_calls_nobody(tmp_path: Path) -> None:
+    async with calling(tmp_path, timing=Leaping()) as calls:
+        await calls.number()
+        lead = await calls.lead()
+        told = await calls.until_status(lead, "PROCESSING", attempt_count=1)
+
+        async def is_through() -> bool:
+            return (await calls.job(lead)).worker is None
+
+        await calls.until(is_through, "through")
+        assert not calls.calls_to()
+        assert (await calls.told(lead))["attempts"] == told["attempts"]
 
 
 async def test_the_second_provider_is_asked_after_a_definite_refusal_alone(tmp_path: Path) -> None:

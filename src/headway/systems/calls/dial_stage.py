@@ -73,10 +73,15 @@ async def place_call(desk: Desk, job: Job, args: LeadArgs) -> Next | Snooze | No
         _log.warning("lead %s is put off: %s", job.id, away)
         return Snooze(after=AWAY)
     providers = _providers(desk, template, number)
+    timing, begun = desk.parts.timing, desk.parts.timing.monotonic()
     await job.hand_over(timeout=f"{desk.settings.call_deadline}ms")
     await _begin(desk, job, args, number)
 
     def order(provider: str) -> CallOrder:
+        if timing.monotonic() - begun > desk.settings.call_deadline / 1000 / 2:
+            # At the deadline the provider may say that there is no call, and the line is freed.
+            message = "the worker stood still between the hand-over and the call: none is placed"
+            raise ProviderUnsure(message, hint="the lead goes on at its deadline")
         return CallOrder(
             ref=job.ref,
             to=args.phone,
