@@ -1,0 +1,51 @@
+"""A claim among many flows reads little of each, and yet starts all that can start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway import Slots
+from headway.contract.definitions import SetGate
+from headway.testing.jobs import use_of
+from tests.scale.crowd import crowd
+
+FLOWS, DEEP = 60, 20
+
+
+async def test_one_free_permit_among_many_flows_costs_few_heads_of_each(path: Path) -> None:
+    async with crowd(path) as c:
+        phone = Slots("phone:{phone}", 1)
+        line, _ = await c.declare(Slots("line", 1), phone)
+        for n in range(FLOWS):
+            gates = [[line, use_of(phone, phone=f"{n}-{deep}")] for deep in range(DEEP)]
+            for one in gates:
+                await c.add(1, one, kind=f"kind-{n}")
+        for _ in range(3):
+            with c.meter.reading() as read:
+                started = await c.take(100)
+                assert len(started) == 1
+            # Two heads of each of 60 flows; they are 7,600 steps, and sixteen of each 30,000.
+            assert read.steps < 15_000
+            assert read.scanned == 0
+            await c.finish(started)
+
+
+async def test_all_that_can_start_among_many_flows_starts_behind_those_that_cannot(
+    path: Path,
+) -> None:
+    async with crowd(path) as c:
+        phone = Slots("phone:{phone}", 1)
+        line, _ = await c.declare(Slots("line", 1_000), phone)
+        for n in range(12):
+            same = use_of(phone, phone=f"{n}")
+            await c.add(DEEP, [line, same], kind=f"kind-{n}")
+            await c.add(10, [line], kind=f"kind-{n}")
+        started = await c.take(400)
+        # Of each flow the first to that phone, and all behind those that wait for it.
+        assert len(started) == 12 * (1 + 10)
+        assert (await c.counts())["parked"] == 12 * (DEEP - 1)
+        await c.define(SetGate(name="phone:3", capacity=3))
+        assert len(await c.take(400)) == 2
+        await c.finish(started)
+        assert len(await c.take(400)) == 12 - 1 + 1
+        assert not await c.audit()
