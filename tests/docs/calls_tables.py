@@ -53,7 +53,8 @@ def _rows(
 ) -> Iterable[tuple[str, ...]]:
     for name, field in of.model_fields.items():
         if name not in skip:
-            yield f"`{name}`", _default(field), said[name]
+            # What is None in the code is null where it is sent.
+            yield f"`{name}`", _default(field), said[name].replace("None for", "null for")
 
 
 def _default(field: FieldInfo) -> str:
