@@ -180,9 +180,10 @@ def _engine(url: URL) -> AsyncEngine:
     if url.get_backend_name() != "sqlite":
         return create_async_engine(url, pool_pre_ping=True)
     # Each connection is a thread: those beyond a pool's size would come and go all the time.
-    engine = create_async_engine(
-        url, connect_args={"timeout": BUSY_S}, pool_size=CONNECTIONS, max_overflow=0
-    )
+    # One in memory has but one connection, and a pool that takes no size.
+    in_memory = url.database in {None, "", ":memory:"}
+    size = {} if in_memory else {"pool_size": CONNECTIONS, "max_overflow": 0}
+    engine = create_async_engine(url, connect_args={"timeout": BUSY_S}, **size)
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "begin", _begin)
     event.listen(engine.sync_engine, "invalidate", _let_go)
