@@ -219,15 +219,6 @@ async def test_no_lead_is_called_by_both_or_neither_though_we_are_killed_once(
     await migrate(theirs, tmp_path, Size(leads=150, within_s=8, theirs=5, steps=((100, 15),)))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-async def test_no_lead_is_called_by_both_or_neither_though_we_are_killed_again_and_again(
-    theirs: str, tmp_path: Path
-) -> None:
-    steps = ((30, 40), (100, 100), (0, 0), (60, 60), (30, 20), (100, 100))
-    await migrate(theirs, tmp_path, Size(leads=1_500, within_s=60, theirs=30, steps=steps))
-
-
 async def migrate(theirs: str, folder: Path, size: Size) -> None:
     """Shadows, adopts one reseller, then shares, with a kill at each, and goes back."""
     async with carrying(speed=1_000, ring="1s", talk="20s", numbers=NUMBERS) as carrier:
