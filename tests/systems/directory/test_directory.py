@@ -119,3 +119,13 @@ def test_its_place_is_told_without_the_password() -> None:
 def test_a_url_of_anything_else_is_refused(url: str) -> None:
     with pytest.raises(InvalidValue, match="directory"):
         Directory(url)
+
+
+async def test_its_files_are_its_owners_alone(tmp_path: Path) -> None:
+    directory = directory_of(f"sqlite:///{tmp_path}/directory.db")
+    await directory.open()
+    await write(directory, "a")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    await directory.close()
+    assert modes["directory.db"] == 0o600
+    assert set(modes.values()) == {0o600}

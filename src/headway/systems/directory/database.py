@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -183,11 +184,19 @@ def _engine(url: URL) -> AsyncEngine:
     # One in memory has but one connection, and a pool that takes no size.
     in_memory = url.database in {None, "", ":memory:"}
     size = {} if in_memory else {"pool_size": CONNECTIONS, "max_overflow": 0}
+    if not in_memory:
+        _make_private(str(url.database))
     engine = create_async_engine(url, connect_args={"timeout": BUSY_S}, **size)
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "begin", _begin)
     event.listen(engine.sync_engine, "invalidate", _let_go)
     return engine
+
+
+def _make_private(path: str) -> None:
+    """Makes the file for its owner alone, if it is not there: it holds telephone numbers."""
+    with suppress(OSError):  # what is wrong with the place, SQLite tells next
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def _prepare(connection: Any, record: object) -> None:  # noqa: ANN401  (the driver's own type)
