@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 from bench.chart import OTHERS, OURS
 
 SPAN_MS = {"seconds": 1_000, "minutes": 60_000}
+COLUMNS = 700
+"""More points than these are averaged, each by how long it held."""
 
 
 def draw(
@@ -29,18 +32,41 @@ def draw(
     mpl.rcParams["svg.hashsalt"] = "headway"
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
-    at = [(one[0] - points[0][0]) / SPAN_MS[unit] for one in points]
+    means = _means(points)
+    at = [(one[0] - points[0][0]) / SPAN_MS[unit] for one in means]
     figure, axes = plt.subplots(figsize=(9, 3.2))
-    allowed = [one[2] for one in points]
+    allowed = [one[2] for one in means]
     axes.fill_between(at, allowed, step="post", color=OTHERS, label="what the gates allow")
-    axes.step(at, [one[1] for one in points], where="post", color=OURS, lw=0.8)
+    axes.step(at, [one[1] for one in means], where="post", color=OURS, lw=0.8)
     axes.plot([], [], color=OURS, label="channels in use")
     axes.set_xlabel(unit)
     axes.set_ylabel("channels")
     axes.set_ylim(bottom=0)
-    axes.legend(loc="lower center", ncols=2, frameon=False)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
+
+
+def _means(points: Sequence[tuple[int, int, int]]) -> list[tuple[float, float, float]]:
+    """The same with at most so many points."""
+    if len(points) <= COLUMNS:
+        return [(float(at), float(used), float(allowed)) for at, used, allowed in points]
+    begin, end = points[0][0], points[-1][0]
+    width = (end - begin) / COLUMNS
+    sums = [[0.0, 0.0] for _ in range(COLUMNS)]
+    for (at, used, allowed), (until, _, _) in pairwise(points):
+        now = float(at)
+        while now < until:
+            column = min(COLUMNS - 1, int((now - begin) / width))
+            then = until if column == COLUMNS - 1 else min(until, begin + (column + 1) * width)
+            then = max(then, now + 1e-6)
+            sums[column][0] += used * (then - now)
+            sums[column][1] += allowed * (then - now)
+            now = then
+    return [
+        (begin + column * width, used / width, allowed / width)
+        for column, (used, allowed) in enumerate(sums)
+    ]
