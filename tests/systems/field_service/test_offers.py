@@ -167,6 +167,19 @@ async def test_who_has_an_open_offer_is_waited_for_when_all_are_busy(tmp_path: P
         await field.asks(second["id"], "ada")
 
 
+async def test_whoever_is_free_first_is_asked_though_a_nearer_one_is_waited_for(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        first, second, third = [await field.ask() for _ in range(3)]
+        await field.asks(first["id"], "ada")
+        await field.asks(second["id"], "bob")
+        await field.until(third["id"], lambda told: "technician:ada" in told["why"])
+        assert (await field.say(second["id"], "decline", "bob")).status_code == 200
+        await field.asks(third["id"], "bob")
+        assert (await field.get(first["id"]))["offer"]["technician"] == "ada"
+
+
 async def test_who_has_another_request_is_passed_over_and_not_waited_for(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h") as field:
         await field.technician("ada", "silent")

@@ -11,12 +11,14 @@ import uuid
 from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView
-from headway.core.state import QUEUED
+from headway.core.state import QUEUED, State
 from headway.systems.field_service.names import NAME, OFFER, lock_of
 from headway.systems.field_service.standing import acceptor
 
 PASSED_OVER = "passed over, for they have another request: "
 """With this begins the reason on the trail."""
+FREE_AGAIN = "free again: "
+"""With this begins the reason where a request goes to one who is not the one it waits for."""
 _MOST = 1_000
 
 
@@ -33,11 +35,18 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
     if request.state not in QUEUED or not left:
         return
     gates = {one.name: one for one in await _gates(store, left)}
+    free = [name for name in left if _is_free(gates.get(lock_of(name)))]
+    if free:
+        if request.state is State.PARKED:
+            # It waits at another's lock, and is not told that this one is free again.
+            rest = [name for name in left if name not in free]
+            await _edit(store, request, (*free, *rest), FREE_AGAIN + ", ".join(free))
+        return
     holders: dict[str, str] = {}
     for name in left:
-        gate = gates.get(lock_of(name))
-        if gate is None or gate.open or not gate.holders:
-            # He may be free, or an operator closed his gate: the request waits for him.
+        gate = gates[lock_of(name)]
+        if not gate.holders:
+            # An operator closed his gate: the request waits for him.
             return
         holders[name] = gate.holders[0].job
     held = await store.read(
@@ -48,14 +57,42 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
     if not assigned:
         return
     rest = tuple(name for name in left if name not in assigned)
+    await _edit(store, request, rest, PASSED_OVER + ", ".join(assigned))
+
+
+async def look_at_those_who_wait(store: Store, request: JobView) -> None:
+    """Brings requests that are parked to whoever this one has let go.
+
+    Args:
+        store: where the jobs are.
+        request: whose turns may have ended, with its runs.
+    """
+    freed = {one.candidate for one in request.runs if one.ended_at is not None}
+    cursor = None
+    while freed:
+        query = JobsQuery(kind=OFFER, states=(State.PARKED,), cursor=cursor, limit=_MOST)
+        page = await store.read(query)
+        for one in page.rows:
+            if one.cascade is not None and not freed.isdisjoint(one.cascade.left):
+                await pass_over_assigned(store, one)
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _is_free(gate: GateState | None) -> bool:
+    return gate is None or gate.open
+
+
+async def _edit(store: Store, request: JobView, left: tuple[str, ...], reason: str) -> None:
     await store.act(
         ActRequest(
             request=str(uuid.uuid4()),
             ids=(request.id,),
             verb=Verb.EDIT,
-            edit=Edit(candidates=rest),
+            edit=Edit(candidates=left),
             author=NAME,
-            reason=PASSED_OVER + ", ".join(assigned),
+            reason=reason,
         )
     )
 

@@ -9,7 +9,7 @@ from headway.runtime.answers import Snooze
 from headway.runtime.job import Job
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.hanging_up import hang_up_others
-from headway.systems.field_service.passing_over import pass_over_assigned
+from headway.systems.field_service.passing_over import look_at_those_who_wait, pass_over_assigned
 from headway.systems.field_service.standing import is_open
 
 LAG_MS = 500
@@ -40,4 +40,5 @@ class LookOver:
             return Snooze(until=datetime.fromtimestamp(at / 1000, UTC))
         done = await hang_up_others(self._desk, view)
         await pass_over_assigned(self._desk.app.store, view)
+        await look_at_those_who_wait(self._desk.app.store, view)
         return None if done or me.run >= MOST_LOOKS else Snooze(after=AGAIN)
