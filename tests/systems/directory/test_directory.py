@@ -121,11 +121,15 @@ def test_a_url_of_anything_else_is_refused(url: str) -> None:
         Directory(url)
 
 
+def modes_in(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+
 async def test_its_files_are_its_owners_alone(tmp_path: Path) -> None:
     directory = directory_of(f"sqlite:///{tmp_path}/directory.db")
     await directory.open()
     await write(directory, "a")
-    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    modes = modes_in(tmp_path)
     await directory.close()
     assert modes["directory.db"] == 0o600
     assert set(modes.values()) == {0o600}
