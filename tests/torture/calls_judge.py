@@ -168,7 +168,7 @@ def _of_call(attempt: Told, call: Told, said: str) -> Iterator[Violation]:
 
 def _lines(story: Story, attempts: dict[str, Told], ways: _Ways) -> Iterator[str]:
     calls = story.ledger["calls"]
-    outcomes = Counter(one["outcome"] for one in attempts.values())
+    outcomes = Counter(str(one["outcome"]) for one in attempts.values())
     yield (
         f"{len(story.sent)} leads, {len(attempts)} attempts, {len(calls)} calls; "
         f"{len(story.ledger['twice'])} attempts with two"

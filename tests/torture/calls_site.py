@@ -60,6 +60,8 @@ timeout = "800ms"
 call_deadline = "{deadline}ms"
 ask_again = "400ms"
 jitter = "0s"
+# Starts whose worker died count as well.
+customer_limit = 1000
 number_rest = "200ms"
 provider_rest = "200ms"
 

@@ -8,7 +8,8 @@ from headway.core.job import FollowUp, JobPolicy, NewJob, derived_id
 from headway.core.retry import RetryPolicy
 from headway.stores.ledger.rows import JobRow
 
-_RECONCILE_POLICY = JobPolicy(retry=RetryPolicy(attempts=5, base_ms=1_000, cap_ms=30_000))
+# It asks until the deadline decides: giving up sooner would leave the permits taken till then.
+_RECONCILE_POLICY = JobPolicy(retry=RetryPolicy(attempts=100_000, base_ms=1_000, cap_ms=30_000))
 
 
 def follow_up(row: JobRow, follow: FollowUp) -> NewJob:

@@ -218,6 +218,20 @@ class ReconcileGroup(ConformanceGroup):
         assert run.kind == "ask"
         assert call.id.encode() in run.args
 
+    async def test_job_that_asks_goes_on_asking_however_many_workers_die_over_it(
+        self, rig: Rig
+    ) -> None:
+        patient = policy_with(reconcile="ask", reconcile_within_ms=86_400_000)
+        call = await dial(rig, policy=patient)
+        await rig.pass_time(LEASE_MS + 1)
+        for _ in range(8):
+            rig.clock.advance(30_000)
+            assert (await rig.worker().take_one()).kind == "ask"
+            await rig.pass_time(LEASE_MS + 1)
+        (asking,) = await reconcilers(rig)
+        assert await rig.state(asking) is State.SCHEDULED
+        assert await rig.state(call.id) is State.AWAITING
+
     async def test_answer_running_extends_the_deadline(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
         await call.worker.say(Returned(call.id, call.run))

@@ -26,8 +26,9 @@ FollowUps.DEFAULT_POLICY = policy_with({
   jitter = 'full',
 })
 
+-- It asks until the deadline decides: giving up sooner would leave the permits taken till then.
 local RECONCILE_POLICY = policy_with({
-  attempts = 5,
+  attempts = 100000,
   base_ms = 1000,
   factor = 2,
   cap_ms = 30000,
