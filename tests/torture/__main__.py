@@ -18,6 +18,7 @@ from tests.torture.calls import call_and_kill
 from tests.torture.checker import Violation
 from tests.torture.evidence import Evidence
 from tests.torture.faults import fail_again_and_again
+from tests.torture.field import offer_and_kill
 from tests.torture.flag import stop
 from tests.torture.kills import kill_again_and_again
 from tests.torture.open_transactions import beside_open_send, beside_open_snapshot
@@ -27,6 +28,7 @@ from tests.torture.site import KINDS, Kind, Site, site_of
 
 RACE_JOBS, KILLS, FAULTS_S = 20_000, 60, 30.0
 HTTP_JOBS, HTTP_KILLS = 10_000, 20
+FIELD_REQUESTS, FIELD_KILLS = 100, 30
 QUICK_JOBS, QUICK_KILLS, QUICK_FAULTS_S = 2_000, 8, 3.0
 CALLS_KILLS, QUICK_CALLS_KILLS = 200, 20
 OPEN_S, PASSING = 60.0, 100_000
@@ -42,6 +44,7 @@ RIGS: dict[str, tuple[Kind, ...]] = {
     "calls": KINDS,
     "open": ("postgres",),
     "snapshot": ("postgres",),
+    "field": KINDS,
 }
 """What there is, and on which stores."""
 USUAL = ("races", "kills", "faults", "http", "calls")
@@ -67,7 +70,7 @@ def _run(name: str, kind: Kind, seed: int, wanted: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix=f"headway-{name}-", dir=wanted.dir))
     begin = time.monotonic()
     try:
-        with site_of(kind, folder, failing=name == "faults") as site:
+        with site_of(kind, folder, failing=name in {"faults", "field"}) as site:
             lines, violations = _RUN[name](folder, site, seed, wanted)
     except ServiceMissing as reason:
         print(f"{name} on {kind}: not run, {reason}")
@@ -151,6 +154,12 @@ def _calls(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> F
     return call_and_kill(folder, site.url, seed, kills, _say, wanted.plant)
 
 
+def _field(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    requests = wanted.jobs or FIELD_REQUESTS // (10 if wanted.quick else 1)
+    kills = wanted.kills or FIELD_KILLS // (10 if wanted.quick else 1)
+    return offer_and_kill(folder, site, seed, requests, kills, _say)
+
+
 def _open(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
     del seed
     seen = beside_open_send(site.own_url, stop(folder), wanted.seconds or OPEN_S)
@@ -194,6 +203,7 @@ _RUN: dict[str, Callable[[Path, Site, int, argparse.Namespace], Found]] = {
     "calls": _calls,
     "open": _open,
     "snapshot": _snapshot,
+    "field": _field,
 }
 
 
