@@ -58,14 +58,12 @@ def _means(points: Sequence[tuple[int, int, int]]) -> list[tuple[float, float, f
     width = (end - begin) / COLUMNS
     sums = [[0.0, 0.0] for _ in range(COLUMNS)]
     for (at, used, allowed), (until, _, _) in pairwise(points):
-        now = float(at)
-        while now < until:
-            column = min(COLUMNS - 1, int((now - begin) / width))
-            then = until if column == COLUMNS - 1 else min(until, begin + (column + 1) * width)
-            then = max(then, now + 1e-6)
-            sums[column][0] += used * (then - now)
-            sums[column][1] += allowed * (then - now)
-            now = then
+        first, last = (min(COLUMNS - 1, int((one - begin) / width)) for one in (at, until))
+        for column in range(first, last + 1):
+            left, right = begin + column * width, begin + (column + 1) * width
+            held = max(0.0, min(until, right) - max(at, left))
+            sums[column][0] += used * held
+            sums[column][1] += allowed * held
     return [
         (begin + column * width, used / width, allowed / width)
         for column, (used, allowed) in enumerate(sums)
