@@ -68,9 +68,9 @@ class Account:
 
     def __init__(self, settings: TwilioSettings, *, timing: Timing = REAL) -> None:
         """Connects nothing yet."""
-        self.answers_ms = settings.timeout
         self._tokens = settings.tokens
         self._wire = Wire(self.name, read_refusal, timeout_ms=settings.timeout, timing=timing)
+        self.answers_ms = self._wire.answers_ms
         user, password = settings.user
         self._client = Client(
             user,
