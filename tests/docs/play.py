@@ -25,12 +25,13 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 
 from tests.docs.pages import Block, Page, read_page
 
@@ -53,6 +54,7 @@ class Shell:
             stderr=subprocess.STDOUT,
             text=True,
             encoding="utf-8",
+            process_group=0,
         )
 
     def run(self, command: str) -> tuple[int, str]:
@@ -73,7 +75,13 @@ class Shell:
         return self.process.wait(), "".join(printed)
 
     def close(self) -> None:
-        """Ends the shell."""
+        """Ends the shell, once all that it started has ended."""
+        self.process.communicate()
+
+    def kill(self) -> None:
+        """Ends the shell and all that it started, at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 
 
@@ -86,6 +94,7 @@ class Player:
         self.loop = asyncio.new_event_loop()
         self.shell = Shell()
         self.printed: str | None = None
+        self.at = page.name
 
     def play(self) -> None:
         """Plays all of them, in order."""
@@ -133,9 +142,10 @@ class Player:
     def run_commands(self, block: Block) -> None:
         """Runs the commands of a console block."""
         for line, command, expected in commands(block):
+            self.at = f"{self.where(line)}: {command}"
             status, printed = self.shell.run(command)
             if status:
-                message = f"{self.where(line)}: {command} ended with {status}:\n{printed}"
+                message = f"{self.at} ended with {status}:\n{printed}"
                 raise Mismatch(message)
             if expected:
                 self.compare(expected, printed, line)
@@ -191,11 +201,21 @@ def main() -> None:
     """Plays the page that is named on the command line, in the working directory."""
     sys.path.insert(0, os.getcwd())
     player = Player(read_page(Path(sys.argv[1])))
+
+    def stopped(_signal: int, _frame: FrameType | None) -> None:
+        message = f"{player.at} went on until the page was stopped"
+        raise Mismatch(message)
+
+    signal.signal(signal.SIGTERM, stopped)
     try:
         player.play()
+        player.shell.close()
+    except BaseException:
+        # What the page has started waits for commands that will not come.
+        player.shell.kill()
+        raise
     finally:
         player.loop.close()
-        player.shell.close()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -18,10 +18,11 @@ from tests.servers.postgres import fresh_database
 from tests.servers.redis import RedisServer
 
 RUN = {"python", "console", "toml", "json"}
-LIMIT_S = 55
+LIMIT_S = 50
+ENDING_S = 5
 LONG = {"docs/how-to/calls-runbooks.md": 230}
 """Pages that take longer than a quick test may, with how many seconds they may take."""
-SHOWN = {"text", "ini", "sh", "jsonl", ""}
+SHOWN = {"text", "ini", "sh", "sql", "jsonl", ""}
 
 
 WHOLE = """
@@ -81,7 +82,7 @@ def test_every_block_of_the_page_does_what_the_page_says(
 
 
 @contextmanager
-def _servers_for(page: Page, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+def _servers_for(page: Page, request: pytest.FixtureRequest) -> Generator[dict[str, str]]:
     """What a page that speaks of a server reads of it: an empty database, a Redis of its own."""
     variables: dict[str, str] = {}
     with ExitStack() as servers:
@@ -126,6 +127,22 @@ def test_a_page_that_says_what_does_not_happen_is_found(
     done = play(page, tmp_path)
     assert done.returncode != 0
     assert said in done.stdout
+
+
+def test_a_page_that_fails_ends_what_it_has_started(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ sleep 600 &\n$ echo no\nyes\n```\n", encoding="utf-8")
+    done = play(page, tmp_path)
+    assert done.returncode != 0
+    assert "but this was printed" in done.stdout
+
+
+def test_a_page_that_does_not_end_is_stopped_and_says_where_it_was(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ kill -TERM $PPID; sleep 600\n```\n", encoding="utf-8")
+    done = play(page, tmp_path)
+    assert done.returncode != 0
+    assert "page.md:2: kill -TERM $PPID; sleep 600 went on until" in done.stdout
 
 
 def test_a_page_is_one_program_with_files_output_and_await(tmp_path: Path) -> None:
@@ -188,8 +205,11 @@ def play(
     try:
         printed, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        # With all that the page has started, which would else go on.
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise
+        process.terminate()  # it ends all that the page has started, and says where it was
+        try:
+            printed, _ = process.communicate(timeout=ENDING_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
     return subprocess.CompletedProcess(process.args, process.returncode, printed)
