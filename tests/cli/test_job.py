@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from headway.contract.outcomes import Failed
 from headway.core.gates.spec import GateUse
+from headway.core.job import JobPolicy
+from headway.core.retry import RetryPolicy
 from tests.cli.conftest import Headway
 from tests.cli.gates import declare_line
 from tests.cli.seeding import claim, enqueue, new_job, settle
@@ -29,6 +31,13 @@ def test_a_long_error_is_one_line_in_the_tables_and_whole_at_the_end(headway: He
     lines = headway("job", made).out.splitlines()
     assert sum("Traceback" in line for line in lines) == 1
     assert lines[-3:] == ["Traceback:", "  File \\x1b[2J, line 3", "ValueError: boom"]
+
+
+def test_attempts_are_told_with_their_bound_where_the_kind_has_one(headway: Headway):
+    few, many = (JobPolicy(retry=RetryPolicy(attempts=n)) for n in (3, 100_000))
+    bounded, unbounded = enqueue(new_job(policy=few), new_job(policy=many))
+    assert "attempt    0 of 3\n" in headway("job", bounded).out
+    assert "attempt    0\n" in headway("job", unbounded).out
 
 
 def test_a_job_in_json_has_its_runs_with_permits_and_its_trail(headway: Headway):

@@ -15,6 +15,9 @@ from headway.runtime.records import job_record
 
 app = new_command()
 
+UNBOUNDED = 1_000
+"""A kind that allows so many attempts decides by itself which is the last: no number says it."""
+
 _RUN_COLUMNS = (
     "RUN", "TRY", "STAGE", "STARTED", "HANDED OVER", "ENDED", "OUTCOME", "PERMITS", "ERROR",
 )  # fmt: skip
@@ -85,7 +88,7 @@ def _facts(session: Session, job: JobView) -> list[tuple[str, str]]:
         ("parked at", job.parked_at or ""),
         ("key", job.key or ""),
         ("timetable", job.entry or ""),
-        ("attempt", f"{job.attempt} of {job.policy.retry.attempts}"),
+        ("attempt", _attempt(job)),
         ("life", str(job.life) if job.life > 1 else ""),
         ("worker", job.worker or ""),
         ("arguments", job.args.decode(errors="replace")),
@@ -93,6 +96,11 @@ def _facts(session: Session, job: JobView) -> list[tuple[str, str]]:
         ("result", (job.result or b"").decode(errors="replace")),
         *_cascade(job),
     ]
+
+
+def _attempt(job: JobView) -> str:
+    bound = job.policy.retry.attempts
+    return str(job.attempt) if bound >= UNBOUNDED else f"{job.attempt} of {bound}"
 
 
 def _cascade(job: JobView) -> list[tuple[str, str]]:
