@@ -9,10 +9,11 @@ from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 from headway.core.gates.opening import Hours
+from headway.core.gates.pool import Pool
 from headway.core.gates.spec import GateUse
 from headway.stores import open_store
 from tests.cli.conftest import Headway, Ran
-from tests.cli.gates import declare_line
+from tests.cli.gates import declare, declare_line
 from tests.cli.seeding import URL, claim, enqueue, new_job, with_store
 
 
@@ -80,6 +81,16 @@ def test_a_job_that_asks_for_more_than_a_gate_has_is_a_problem(headway: Headway)
     ran = headway("doctor", "--json")
     assert ran.code == 1
     assert made in problems(ran)["never fits"]
+
+
+def test_a_pool_without_members_is_mended_by_members_and_not_by_a_capacity(headway: Headway):
+    declare(Pool("numbers", {}))
+    (made,) = enqueue(new_job(gates=(GateUse(name="numbers", template="numbers", shared=True),)))
+    found = {one["subject"]: one for one in headway("doctor", "--json").document["findings"]}
+    assert made in found["never fits"]["found"]
+    for subject in ("never fits", "empty"):
+        assert "add members to the pool" in found[subject]["hint"]
+        assert "--capacity" not in found[subject]["hint"]
 
 
 def test_a_lane_with_jobs_and_no_worker_is_a_warning(headway: Headway):

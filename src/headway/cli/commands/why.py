@@ -35,7 +35,7 @@ def why(session: Session, id: Annotated[str, typer.Argument(help="The job's id."
     if found.closed:
         session.terminal.line("")
         session.terminal.table(
-            ["CLOSED GATE", "KIND", "USED", "OF", "OPENS", "CLOSED BY", "REASON", "HELD BY"],
+            ["IN ITS WAY", "KIND", "USED", "OF", "OPENS", "CLOSED BY", "REASON", "HELD BY"],
             [_gate(session, gate, found.now) for gate in found.closed],
             empty="",
         )

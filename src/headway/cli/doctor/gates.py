@@ -12,6 +12,9 @@ from headway.core.zone import DAY_MS
 
 HORIZON_MS = 7 * DAY_MS
 """A chore keeps 14 days; half of that is left only if no chore runs."""
+POOL = "pool"
+ADD_MEMBERS = "add members to the pool, or give one of them room"
+"""How a pool comes to room: it has none of its own that could be set."""
 _LISTED = 5
 
 
@@ -21,6 +24,7 @@ async def look_at_gates(store: Store) -> list[Finding]:
     findings: list[Finding] = []
     closed: list[str] = []
     zero: list[str] = []
+    empty: list[str] = []
     count = 0
     async for gate in _gates(store):
         count += 1
@@ -29,13 +33,16 @@ async def look_at_gates(store: Store) -> list[Finding]:
         if gate.closed_until is not None and not gate.open:
             closed.append(gate.name)
         elif gate.capacity == 0:
-            zero.append(gate.name)
+            (empty if gate.kind == POOL else zero).append(gate.name)
     if closed:
         hint = "headway gates tells who closed each and why"
         findings.append(warning("closed", f"{_number(closed)} closed: {_some(closed)}", hint))
     if zero:
         hint = "nothing passes there; headway gates set or reset gives it a capacity again"
         findings.append(warning("zero", f"{_number(zero)} of no capacity: {_some(zero)}", hint))
+    if empty:
+        found = f"{_number(empty)} without a member that has room: {_some(empty)}"
+        findings.append(warning("empty", found, f"nothing passes there; {ADD_MEMBERS}"))
     return findings or [well("gates", f"{count} gates, none closed, hours known ahead")]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from headway.cli.doctor.finding import Finding, problem, warning, well
+from headway.cli.doctor.gates import ADD_MEMBERS, POOL
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, LanesQuery, WhyQuery
 from headway.core.state import State
 
+MORE = "headway gates set {} --capacity N"
 SAMPLE = 100
 """Waiting jobs, and as many parked ones, that are asked why."""
 
@@ -25,6 +27,7 @@ async def look_at_lanes(store: Store) -> list[Finding]:
 async def look_at_jobs(store: Store) -> list[Finding]:
     """Whether a sample of what waits asks a gate for more than it could ever give."""
     stuck: dict[str, list[str]] = {}
+    pools: set[str] = set()
     asked = 0
     for state in (State.WAITING, State.PARKED):
         page = await store.read(JobsQuery(states=(state,), limit=SAMPLE))
@@ -33,13 +36,14 @@ async def look_at_jobs(store: Store) -> list[Finding]:
             asked += why is not None
             for gate in why.never_fits if why else ():
                 stuck.setdefault(gate, []).append(job.id)
+            pools |= {gate.name for gate in why.closed if gate.kind == POOL} if why else set()
     if not stuck:
         return [well("jobs", f"{asked} waiting jobs asked, each could start one day")]
     return [
         problem(
             "never fits",
             f"{len(jobs)} of {asked} waiting jobs ask {gate} for more than it has, as {jobs[0]}",
-            f"headway gates set {gate} --capacity N, or cancel them",
+            f"{ADD_MEMBERS if gate in pools else MORE.format(gate)}, or cancel them",
         )
         for gate, jobs in stuck.items()
     ]
