@@ -66,6 +66,20 @@ def test_settings_of_twilio_that_cannot_be_are_named_and_not_shown(
 
 
 @pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"account_sid": "AC1"}, "account_sid: string should match pattern '^AC[0-9a-fA-F]{32}$'"),
+        ({"timeot": "3s"}, "timeot: there is no such setting (did you mean timeout?)"),
+        ({"colour": 3}, "colour: there is no such setting (known: account_sid, auth_token, "),
+    ],
+)
+def test_settings_of_a_provider_say_what_would_do(more: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        read_exchange({"twilio": {**BY_TWILIO, **more}})
+    assert str(refused.value).startswith(f"telephony.twilio.{told}")
+
+
+@pytest.mark.parametrize(
     ("more", "place"),
     [
         ({"application_id": "?"}, "telephony.vonage.application_id"),

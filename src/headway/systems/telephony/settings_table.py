@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -62,5 +63,14 @@ def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         place = ".".join((where, *map(str, first["loc"])))
-        message = f"{place}: {first['msg'].removeprefix('Value error, ').lower()}"
-        raise InvalidValue(message, hint=f"known: {', '.join(model.model_fields)}") from None
+        known = f"known: {', '.join(model.model_fields)}"
+        if first["type"] == "extra_forbidden":
+            near = get_close_matches(str(first["loc"][-1]), model.model_fields, n=1)
+            message = f"{place}: there is no such setting"
+            raise InvalidValue(
+                message, hint=f"did you mean {near[0]}?" if near else known
+            ) from None
+        said = first["msg"].removeprefix("Value error, ")
+        # Its first letter alone: a pattern that it quotes has capitals of its own.
+        message = f"{place}: {said[:1].lower()}{said[1:]}"
+        raise InvalidValue(message, hint=known) from None
