@@ -110,9 +110,18 @@ async def test_a_directory_that_cannot_be_reached_does_not_open_and_opens_later(
     await directory.close()
 
 
+async def test_a_directory_in_no_folder_is_told_as_the_settings_say_it(tmp_path: Path) -> None:
+    directory = directory_of(f"sqlite:///{tmp_path}/nowhere/directory.db")
+    with pytest.raises(StoreUnavailable) as refused:
+        await directory.open()
+    said = f"the directory at sqlite:///{tmp_path}/nowhere/directory.db does not answer: unable to"
+    assert refused.value.message.startswith(said)
+    assert "its folder must be there" in (refused.value.hint or "")
+
+
 def test_its_place_is_told_without_the_password() -> None:
     place = Directory("postgres://ada:secret@db.example/shop").place
-    assert place == "postgresql+psycopg://ada:***@db.example/shop"
+    assert place == "postgresql://ada:***@db.example/shop"
 
 
 @pytest.mark.parametrize("url", ["redis://localhost", "nothing", "mysql://localhost/x"])

@@ -24,6 +24,10 @@ DRIVERS = {
 }
 BUSY_S = 10.0
 """How long a writer of SQLite waits for another."""
+_LOOK = {
+    True: "its folder must be there, and this user must be able to write in it, and the file",
+    False: "see that its server runs, and that the URL is right",
+}
 CONNECTIONS = 10
 """At once, to SQLite."""
 
@@ -130,8 +134,9 @@ class Directory:
 
     @property
     def place(self) -> str:
-        """Where it is, without its password."""
-        return self._url.render_as_string(hide_password=True)
+        """Where it is, as the settings say it, without its password."""
+        named = self._url.set(drivername=self._url.get_backend_name())
+        return named.render_as_string(hide_password=True)
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncSession]:
@@ -243,5 +248,6 @@ async def _told(place: str) -> AsyncGenerator[None]:
     except IntegrityError:
         raise
     except (DBAPIError, PoolTimeout, OSError) as error:
-        message = f"the directory at {place} does not answer"
-        raise StoreUnavailable(message, hint=str(getattr(error, "orig", error))[:200]) from error
+        said = str(getattr(error, "orig", error))[:200]
+        message = f"the directory at {place} does not answer: {said}"
+        raise StoreUnavailable(message, hint=_LOOK[place.startswith("sqlite")]) from error
