@@ -163,7 +163,7 @@ def _lines(written: Mapping[str, object], exchange: Exchange) -> dict[str, Line]
             message = f"{_WHERE} has lines, and nobody places calls"
             raise InvalidValue(message, hint="add a table such as [telephony.twilio]")
         exchange.voice(provider)
-        check_phone("[field_service.lines]", number)
+        check_phone("[field_service.lines]: a number", number)
         lines[number] = Line(number=number, channels=channels, provider=provider)
     return lines
 
