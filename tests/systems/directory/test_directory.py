@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,6 +118,9 @@ async def test_a_directory_in_no_folder_is_told_as_the_settings_say_it(tmp_path:
     said = f"the directory at sqlite:///{tmp_path}/nowhere/directory.db does not answer: unable to"
     assert refused.value.message.startswith(said)
     assert "its folder must be there" in (refused.value.hint or "")
+    for one in threading.enumerate():
+        if "_connection_worker_thread" in one.name:
+            one.join(30)  # the driver's: it still tells the loop that it ends
 
 
 def test_its_place_is_told_without_the_password() -> None:
