@@ -8,6 +8,12 @@ from typing import Any
 
 import pytest
 
+import headway as hw
+from headway.systems.calls import make
+from headway.systems.directory.database import Directory
+from headway.systems.parts import Parts
+from headway.systems.telephony.exchange import Exchange
+from tests.server.rig import serving
 from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, Calls, calling
 
 THIRD = "+15550001003"
@@ -47,6 +53,20 @@ async def test_a_reseller_is_called_from_its_own_numbers_and_others_from_the_def
     waits = await calls.lead("+14155550111")
     await calls.until_why(waits, "calls.numbers:acme")
     assert await from_(calls, await calls.lead("+14155550112", reseller="globex")) == NUMBER
+
+
+async def test_a_server_without_a_provider_of_calls_says_so_at_its_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = Directory(f"sqlite:///{tmp_path}/directory.db")
+    parts = Parts(directory=directory, exchange=Exchange({}, {}))
+    system, app = make({}, parts), hw.App("memory://")
+    system.declare(app)
+    await parts.open("http://127.0.0.1")
+    async with serving(app=app, systems=[system]):
+        assert "nobody places calls: add a table such as [telephony.twilio]" in caplog.messages
+    await parts.close()
+    await app.store.close()
 
 
 async def test_without_a_number_a_lead_waits_and_says_why(calls: Calls) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from fastapi import APIRouter
@@ -21,6 +22,8 @@ from headway.systems.calls.routes import (
 )
 from headway.systems.calls.seen.start import start_seeing
 from headway.systems.calls.waiting import watch
+
+_log = logging.getLogger("headway.calls")
 
 OWN = (
     # Before the leads: their paths would take "outcomes" for the id of one.
@@ -66,6 +69,8 @@ class CallsSystem:
             StoreError: the directory or the store cannot be reached.
         """
         service.desks[NAME] = self.desk
+        if not self.desk.parts.exchange.voices:
+            _log.warning("nobody places calls: add a table such as [telephony.twilio]")
         start_seeing(service, self.desk.tally, self.desk.thresholds)
         await self.desk.tell_gates(await self.desk.book.read())
         # What was changed while no server ran concerns those who wait as well.
