@@ -121,5 +121,13 @@ def test_a_pause_of_any_target_reaches_what_waits_and_a_resume_ends_it(
     ran = headway("pause", target, "--reason", "lunch")
     assert (ran.code, ran.out) == (0, f"{target} is closed until it is opened\n")
     assert claim("main") == []
+    assert ran.err == ""
     assert headway("resume", target).code == 0
     assert len(claim("main")) == 1
+
+
+def test_a_pause_of_a_lane_that_nobody_knows_says_which_was_meant(headway: Headway):
+    enqueue(new_job(lane="calls"))
+    ran = headway("pause", "lane:cals")
+    assert (ran.code, ran.out) == (0, "lane:cals is closed until it is opened\n")
+    assert ran.err == "note: there is no lane 'cals' yet (did you mean lane:calls?)\n"

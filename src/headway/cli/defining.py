@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from headway.cli.options import Signed
 from headway.cli.session import Session
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.store import Store
-from headway.contract.views import StatsQuery
+from headway.contract.views import LanesQuery, StatsQuery
 from headway.core.moment import optional_moment
+
+LANE = "lane:"
 
 
 def define(session: Session, item: Item, signed: Signed, *, done: str) -> None:
@@ -37,16 +41,32 @@ def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> 
     """
     moment = optional_moment("--until", until)
 
-    async def work(store: Store) -> tuple[int, int | None]:
+    async def work(store: Store) -> tuple[int, int | None, str]:
         until_at = None
         if moment is not None:
             until_at = moment.resolved((await store.read(StatsQuery())).now)
         item = CloseGate(name=gate, until_at=until_at, reason=signed.reason)
-        return await store.define(_request(session, item, signed)), until_at
+        done = await store.define(_request(session, item, signed))
+        return done, until_at, await _doubt(store, gate)
 
-    revision, until_at = session.with_store(work)
+    revision, until_at, doubt = session.with_store(work)
     when = f"until {session.clock.at(until_at)}" if until_at is not None else "until it is opened"
     _tell(session, revision, f"{gate} is closed {when}", closed_until=until_at)
+    if doubt:
+        session.terminal.remark(doubt)
+
+
+async def _doubt(store: Store, gate: str) -> str:
+    """What to say of a lane that nobody knows: it may be closed ahead, or be a slip."""
+    name = gate.removeprefix(LANE)
+    if name == gate:
+        return ""
+    known = [one.name for one in await store.read(LanesQuery())]
+    if name in known:
+        return ""
+    near = get_close_matches(name, known, n=1)
+    meant = f" (did you mean {LANE}{near[0]}?)" if near else ""
+    return f"note: there is no lane {name!r} yet{meant}"
 
 
 def _request(session: Session, item: Item, signed: Signed) -> DefineRequest:
