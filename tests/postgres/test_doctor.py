@@ -202,9 +202,9 @@ def test_doctor_of_a_store_that_does_not_exist_makes_nothing(headway: Headway, u
 
 def test_migrate_makes_the_store_once_and_the_doctor_finds_it_well(headway: Headway):
     code, out, _ = headway("migrate", "--json")
-    assert (code, json.loads(out)) == (0, {"before": 0, "now": latest()})
+    assert (code, json.loads(out)) == (0, {"before": 0, "now": latest(), "systems": []})
     code, out, _ = headway("migrate", "--json")
-    assert (code, json.loads(out)) == (0, {"before": latest(), "now": latest()})
+    assert (code, json.loads(out)) == (0, {"before": latest(), "now": latest(), "systems": []})
     code, out, _ = headway("doctor", "--json")
     assert code == 0
     assert {one["health"] for one in json.loads(out)["findings"]} == {"well"}
