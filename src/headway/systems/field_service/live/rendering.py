@@ -9,6 +9,9 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from headway.systems.field_service.live.board import Board
+from headway.systems.field_service.request import Position
+from headway.systems.field_service.told import AskedView
+from headway.systems.telephony.voice import CallStatus
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -24,6 +27,8 @@ _WORDS = {
     "unfit": "passed over",
     "passed_over": "passed over",
 }
+_UNREACHED = {CallStatus.BUSY, CallStatus.NO_ANSWER, CallStatus.FAILED}
+"""How a call ended in which nobody was asked anything: it counts as declined."""
 
 
 @cache
@@ -36,7 +41,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["clock"] = _clock
-    made.filters["said"] = _said
+    made.filters["answer"] = _answer
+    made.filters["place"] = _place
     return made
 
 
@@ -60,8 +66,17 @@ def static(name: str) -> bytes:
     return files(_PACKAGE).joinpath("page", name).read_bytes()
 
 
-def _said(word: str) -> str:
-    return _WORDS.get(word, word)
+def _answer(asked: AskedView) -> str:
+    """What somebody said; a reason that says the same is not said twice."""
+    if asked.said == "declined" and asked.reason in _UNREACHED:
+        return f"not reached ({asked.reason})"
+    said = _WORDS.get(asked.said, asked.said)
+    return said if asked.reason in {"", said} else f"{said} ({asked.reason})"
+
+
+def _place(position: Position) -> str:
+    """A position to a metre or so; forms may carry as many digits as they like."""
+    return f"{position.lat:.5f}, {position.lon:.5f}"
 
 
 def _clock(at: int) -> str:
