@@ -93,6 +93,15 @@ def test_a_pool_without_members_is_mended_by_members_and_not_by_a_capacity(headw
         assert "--capacity" not in found[subject]["hint"]
 
 
+def test_a_pool_whose_members_are_all_closed_is_a_warning_that_names_them(headway: Headway):
+    declare(Pool("numbers", {"+1555": 2, "+1666": 1}))
+    headway("gates", "close", "numbers/+1555")
+    assert "closed" not in warnings(headway("doctor", "--json"))
+    headway("gates", "close", "numbers/+1666")
+    told = "2 gates are closed: numbers/+1555, numbers/+1666"
+    assert warnings(headway("doctor", "--json"))["closed"] == told
+
+
 def test_a_lane_with_jobs_and_no_worker_is_a_warning(headway: Headway):
     enqueue(new_job(lane="calls"))
     assert "calls" in warnings(headway("doctor", "--json"))["lanes"]

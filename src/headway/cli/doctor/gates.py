@@ -34,6 +34,8 @@ async def look_at_gates(store: Store) -> list[Finding]:
             closed.append(gate.name)
         elif gate.capacity == 0:
             (empty if gate.kind == POOL else zero).append(gate.name)
+        elif not gate.open:
+            closed += [one.name for one in gate.members if one.closed_until is not None]
     if closed:
         hint = "headway gates tells who closed each and why"
         findings.append(warning("closed", f"{_number(closed)} closed: {_some(closed)}", hint))
