@@ -7,8 +7,9 @@ import tomllib
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from headway.core.errors import InvalidValue
@@ -87,6 +88,22 @@ class Settings(BaseSettings):
         default_factory=dict, repr=False, description="of the system `field_service`"
     )
 
+    @field_validator("public_url")
+    @classmethod
+    def _leads_somewhere(cls, url: str | None) -> str | None:
+        """Refuses what no provider could call: it would be found out by the first call only.
+
+        Raises:
+            ValueError: it is no URL of HTTP.
+        """
+        if url is None:
+            return None
+        found = urlsplit(url)
+        if found.scheme not in {"http", "https"} or not found.netloc or found.query:
+            message = "is no URL that begins with https:// or http://"
+            raise ValueError(message)
+        return url
+
     @property
     def signing_keys(self) -> tuple[str, ...]:
         """The keys of signal URLs; the first one signs.
@@ -161,4 +178,5 @@ def _explained(error: ValidationError, path: Path) -> tuple[str, str]:
     variable = PREFIX + key.upper()
     where = variable if os.environ.get(variable) else f"{path}: {key}"
     meaning = Settings.model_fields[key].description if key in Settings.model_fields else None
-    return f"{where}: {first['msg'].lower()}", meaning or ""
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {said[:1].lower()}{said[1:]}", meaning or ""
