@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 from headway.systems.field_service.request import Request, Urgency
 
 BYE = "Goodbye."
@@ -13,18 +15,38 @@ DECLINED = "Thank you. The next one is asked. Goodbye."
 TAKEN = "You are too late: another has taken it."
 OVER = "You are too late: the offer is over."
 WITHDRAWN = "The job was withdrawn."
+MOST_PLACE, MOST_DETAIL, MOST_NAME = 200, 250, 100
+"""Characters of what a form says that are told, so that all fits into what providers carry.
+
+Source: Twilio takes 1,600 characters in a message and 4,000 in a script, which says a question
+twice; Vonage speaks 1,500.
+"""
+_UNSAID = frozenset({"Cc", "Cs", "Cn"})
+"""Of what no document in XML can hold: controls, surrogates, and what is no character."""
 
 
 def place_words(request: Request) -> str:
     """The place, for people."""
-    return request.address or f"{request.position.lat:.5f}, {request.position.lon:.5f}"
+    place = _short(request.address, MOST_PLACE)
+    return place or f"{request.position.lat:.5f}, {request.position.lon:.5f}"
+
+
+def _short(text: str, most: int) -> str:
+    """A text in one line, of what can be told; cut where it is longer."""
+    plain = (one if unicodedata.category(one) not in _UNSAID else " " for one in text)
+    line = " ".join("".join(plain).split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+
+
+def _customer(request: Request) -> str:
+    return f"{_short(request.customer.name, MOST_NAME)}, {request.customer.phone}"
 
 
 def _what(request: Request) -> str:
     urgent = {Urgency.EMERGENCY: "Emergency", Urgency.HIGH: "Urgent job"}
     head = urgent.get(request.urgency, "Job")
-    detail = f": {request.description}" if request.description else ""
-    return f"{head} at {place_words(request)}{detail}"
+    detail = _short(request.description, MOST_DETAIL)
+    return f"{head} at {place_words(request)}" + (f": {detail}" if detail else "")
 
 
 def offer_spoken(request: Request, distance_km: float) -> str:
@@ -39,19 +61,22 @@ def offer_written(request: Request, distance_km: float) -> str:
 
 def accepted_words(request: Request) -> str:
     """To whoever accepted in time."""
-    return (
-        f"You have it: {place_words(request)}. {request.customer.name}, {request.customer.phone}."
-    )
+    return f"You have it: {place_words(request)}. {_customer(request)}."
 
 
 def assigned_words(request: Request) -> str:
     """To whom a dispatcher gave it."""
-    return f"You are assigned: {_what(request)}. {request.customer.name}, {request.customer.phone}."
+    return f"You are assigned: {_what(request)}. {_customer(request)}."
 
 
 def taken_words(request: Request) -> str:
     """To those who were asked before, and had not answered."""
     return f"The job at {place_words(request)} is taken."
+
+
+def given_away_words(request: Request) -> str:
+    """To whoever had it, until a dispatcher gave it to another."""
+    return f"The job at {place_words(request)} is no longer yours: another has it."
 
 
 def withdrawn_words(request: Request) -> str:
@@ -61,8 +86,8 @@ def withdrawn_words(request: Request) -> str:
 
 def alert_words(request: Request, id: str, reason: str) -> str:  # noqa: A002  (as everywhere)
     """To a dispatcher, when nobody takes it."""
-    why = "nobody takes it" if reason == "exhausted" else reason
+    why = "nobody takes it" if reason == "exhausted" else _short(reason, MOST_NAME)
     return (
-        f"{_what(request)} for {request.customer.name}, {request.customer.phone}: {why}. "
+        f"{_what(request)} for {_customer(request)}: {why}. "
         f"Assign it or dispatch it again: request {id}."
     )
