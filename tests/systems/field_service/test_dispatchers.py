@@ -137,3 +137,19 @@ async def test_every_state_can_be_withdrawn_but_a_completed_one(tmp_path: Path):
             State.SUCCEEDED,
         }
         problem(await field.move(open_one["id"], "complete"), 409, "invalid_state")
+
+
+async def test_whoever_a_request_is_taken_from_is_told_once(tmp_path: Path):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "accept", km=1)
+        await field.technician("bob", "ignore", km=99)
+        sent = await field.ask()
+        await field.becomes(sent["id"], "assigned")
+        for _ in range(2):
+            assert (await field.move(sent["id"], "assign", technician="bob")).status_code == 200
+            await field.until(sent["id"], lambda told: told["technician"] == "bob")
+        await field.settled("ring_text", 2)
+        told = {one.plan.to: one.plan.text for one in field.carrier.world.ledger.texts.values()}
+        assert "no longer yours" in told[phone_of("ada")]
+        assert "You are assigned" in told[phone_of("bob")]
+        assert len(field.carrier.world.ledger.texts) == 2

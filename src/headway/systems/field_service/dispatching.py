@@ -114,17 +114,21 @@ class Dispatcher:
         """
         await self._check_free(job, technician, wait=wait)
         reason = f"{REASSIGNED}{technician} by {by}"
+        had = ""
         for _ in range(_TRIES):
             if status_of(job) is Status.COMPLETED:
                 message = "the request is completed"
                 raise InvalidState(message)
             if acceptor(job) == technician and status_of(job) is Status.ASSIGNED:
                 return job
-            request = replace(read_request(job.args), assigned=Assigned(to=technician, by=by))
-            edit = Edit(args=args_of(request), candidates=(technician,))
             if job.state in _HELD:
                 await self._act(job, Verb.KILL, reason)
                 job = await self.read(job.id)
+            if job.state is State.DEAD:
+                had = acceptor(job) or had
+            assigned = Assigned(to=technician, by=by, had=had)
+            request = replace(read_request(job.args), assigned=assigned)
+            edit = Edit(args=args_of(request), candidates=(technician,))
             verb = Verb.EDIT if job.state in QUEUED else Verb.RETRY
             if await self._act(job, verb, reason, edit):
                 return await self.read(job.id)

@@ -13,6 +13,7 @@ from headway.contract.store import Store
 from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView
 from headway.core.state import QUEUED, State
 from headway.systems.field_service.names import NAME, OFFER, lock_of
+from headway.systems.field_service.request import read_request
 from headway.systems.field_service.standing import acceptor
 
 PASSED_OVER = "passed over, for they have another request: "
@@ -33,6 +34,9 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
     """
     left = request.cascade.left if request.cascade is not None else ()
     if request.state not in QUEUED or not left:
+        return
+    if read_request(request.args).assigned is not None:
+        # A dispatcher has named who gets it: he is waited for.
         return
     gates = {one.name: one for one in await _gates(store, left)}
     free = [name for name in left if _is_free(gates.get(lock_of(name)))]

@@ -47,7 +47,20 @@ class Reply:
     declined: str | None = None
 
 
-async def reply_to_keys(store: Store, ref: str, pressed: Pressed, again_url: str) -> Say | Ask:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """The reply to keys.
+
+    Attributes:
+        script: what is said.
+        declined: the request whose offer was declined by them; None for none.
+    """
+
+    script: Say | Ask
+    declined: str | None = None
+
+
+async def reply_to_keys(store: Store, ref: str, pressed: Pressed, again_url: str) -> Said:
     """What is said to whoever pressed a key.
 
     Args:
@@ -67,9 +80,9 @@ async def reply_to_keys(store: Store, ref: str, pressed: Pressed, again_url: str
         message = "there is no such offer"
         raise UnknownRecord(message)
     if not pressed.digits:
-        return Say(text=BYE)
+        return Said(script=Say(text=BYE))
     if pressed.digits not in ACCEPT | DECLINE:
-        return Ask(text=f"{ASK_AGAIN} {KEYS}", answer_url=again_url)
+        return Said(script=Ask(text=f"{ASK_AGAIN} {KEYS}", answer_url=again_url))
     answered = await answer(
         store,
         ref=ref,
@@ -78,7 +91,8 @@ async def reply_to_keys(store: Store, ref: str, pressed: Pressed, again_url: str
         event=pressed.event,
         by=BY_CALL,
     )
-    return Say(text=_words(answered))
+    declined = job.id if answered.verdict is Verdict.DECLINED else None
+    return Said(script=Say(text=_words(answered)), declined=declined)
 
 
 async def reply_to_text(store: Store, desk: Desk, inbound: Inbound) -> Reply:

@@ -50,10 +50,12 @@ class Assigned:
     Attributes:
         to: the technician's id.
         by: who decided.
+        had: the technician whom it is taken from; empty for nobody.
     """
 
     to: str
     by: str
+    had: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

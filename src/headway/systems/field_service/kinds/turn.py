@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy.ext.asyncio import AsyncSession
+
 from headway.contract.signals import Decided, Signal
 from headway.contract.views import JobQuery
 from headway.core.cascade import Answer
@@ -28,12 +30,19 @@ from headway.systems.field_service.request import (
 )
 from headway.systems.field_service.skills import lacking
 from headway.systems.field_service.technicians.book import find_technician
-from headway.systems.field_service.words import assigned_words, offer_spoken, offer_written
+from headway.systems.field_service.words import (
+    assigned_words,
+    given_away_words,
+    offer_spoken,
+    offer_written,
+)
 
 AWAY_AGAIN = "5s"
 """How long a turn waits for a directory that does not answer."""
 ASSIGNING = "1m"
 """The deadline of an acceptance that comes with its own offer; it is never reached."""
+_ROUNDING_KM = 0.001
+"""By so much whoever was just within the radius may be beyond it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,10 +52,12 @@ class _Candidate:
     Attributes:
         technician: None if the directory knows nobody of this id.
         timeout_ms: how long this offer stands.
+        had: from whom a dispatcher took the request; None for nobody, or if he is gone.
     """
 
     technician: Technician | None
     timeout_ms: int
+    had: Technician | None
 
 
 class Turn:
@@ -80,24 +91,34 @@ class Turn:
             return Snooze(after=AWAY_AGAIN)
         technician = found.technician
         if technician is None:
-            return Unfit("unknown")
+            return self._pass_over(job, "unknown")
         if assigned is not None and assigned.to == technician.id:
-            return await self._assign(job, request, assigned, technician)
+            return await self._assign(job, request, assigned, technician, found.had)
         reason = await self._unfit(job, request, technician)
         if reason:
-            return Unfit(reason)
+            return self._pass_over(job, reason)
         return await self._offer(job, request, technician, found.timeout_ms)
+
+    def _pass_over(self, job: Job, reason: str) -> Unfit:
+        """Ends the turn, and looks whether those who are left have another request."""
+        look = self._desk.kind(LOOK_OVER)
+        job.then(
+            look.make(
+                job_id=derived_id(LOOK_OVER, job.ref, "unfit"), subject=job.id, request=job.id
+            )
+        )
+        return Unfit(reason)
 
     async def _look(self, job: Job, request: Request) -> _Candidate:
         desk = self._desk
         times = await current_times(desk.directory, desk.settings.times)
-        technician: Technician | None
+        had = request.assigned.had if request.assigned is not None else ""
         async with desk.directory.read() as session:
-            try:
-                technician = await find_technician(session, job.candidate)
-            except UnknownRecord:
-                technician = None
-        return _Candidate(technician=technician, timeout_ms=times.of(request.urgency))
+            return _Candidate(
+                technician=await _find(session, job.candidate),
+                timeout_ms=times.of(request.urgency),
+                had=await _find(session, had) if had else None,
+            )
 
     async def _unfit(self, job: Job, request: Request, technician: Technician) -> str:
         """Why the candidate cannot be asked; empty if he can."""
@@ -106,6 +127,9 @@ class Turn:
         missing = lacking(technician.skills, request.skills)
         if missing:
             return f"lacks {', '.join(missing)}"
+        away_km, most_km = _away_km(request, technician), self._desk.settings.radius_km
+        if away_km > most_km + _ROUNDING_KM:
+            return f"is {away_km:.0f} km away"
         view = await self._desk.app.store.read(JobQuery(id=job.id))
         asked = view.cascade.asked if view is not None and view.cascade is not None else ()
         # Whoever edits the candidates of a queued request may have named him once more.
@@ -117,9 +141,7 @@ class Turn:
         self, job: Job, request: Request, technician: Technician, timeout_ms: int
     ) -> None:
         desk = self._desk
-        away_km = distance_km(
-            request.position.lat, request.position.lon, technician.lat, technician.lon
-        )
+        away_km = _away_km(request, technician)
         by_text = desk.settings.texts and (
             technician.channel is Channel.TEXT or not desk.settings.lines
         )
@@ -169,9 +191,17 @@ class Turn:
         return [now, later]
 
     async def _assign(
-        self, job: Job, request: Request, assigned: Assigned, technician: Technician
+        self,
+        job: Job,
+        request: Request,
+        assigned: Assigned,
+        technician: Technician,
+        had: Technician | None,
     ) -> None:
-        """Accepts in the candidate's name: a dispatcher has decided."""
+        """Accepts in the candidate's name: a dispatcher has decided.
+
+        Both are told: he, and whoever it was taken from.
+        """
         desk = self._desk
         # It is kept until the hand-over, and applied in the same step: nothing lies between.
         await desk.app.store.signal(
@@ -184,12 +214,27 @@ class Turn:
             )
         )
         if desk.settings.texts:
+            told = [(technician.phone, assigned_words(request))]
+            if had is not None and had.id != technician.id:
+                told.append((had.phone, given_away_words(request)))
             job.then(
-                desk.kind(TEXT).make(
-                    job_id=derived_id("assigned", job.ref),
-                    subject=job.id,
-                    to=technician.phone,
-                    text=assigned_words(request),
+                *(
+                    desk.kind(TEXT).make(
+                        job_id=derived_id("assigned", job.ref, to), subject=job.id, to=to, text=text
+                    )
+                    for to, text in told
                 )
             )
         await job.offer(timeout=ASSIGNING)
+
+
+def _away_km(request: Request, technician: Technician) -> float:
+    here = request.position
+    return distance_km(here.lat, here.lon, technician.lat, technician.lon)
+
+
+async def _find(session: AsyncSession, technician: str) -> Technician | None:
+    try:
+        return await find_technician(session, technician)
+    except UnknownRecord:
+        return None

@@ -73,8 +73,9 @@ async def decline(
     answered = await _answer(service, desk, caller, id, body, accepts=False)
     if answered.verdict is not Verdict.DECLINED:
         _refuse(answered)
-    await send_jobs(service, [look_at(desk, answered.request.id, "declined", body.technician)])
-    return await tell(service, answered.request)
+    job = answered.request
+    await send_jobs(service, [look_at(desk, job.id, "declined", body.technician, job.life)])
+    return await tell(service, job)
 
 
 @ROUTES.post(

@@ -9,10 +9,12 @@ from fastapi import Response
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
+from headway.server.for_callers.sending import send_jobs
 from headway.server.routes.router import TheService, router
 from headway.systems.field_service.bodies import AssignBody
 from headway.systems.field_service.desk import TheDesk
 from headway.systems.field_service.dispatching import Dispatcher
+from headway.systems.field_service.intake import look_at
 from headway.systems.field_service.routes.telling import REQUEST, find_request, tell
 from headway.systems.field_service.technicians.book import find_technician
 
@@ -59,7 +61,10 @@ async def redispatch(
 ) -> Response:
     """Offers a pending or cancelled request again, to those who are near and on duty now."""
     job = await find_request(service, caller, id)
-    return await tell(service, await Dispatcher(desk=desk, author=caller.name).redispatch(job))
+    job = await Dispatcher(desk=desk, author=caller.name).redispatch(job)
+    # As at its intake: all of them may have another request.
+    await send_jobs(service, [look_at(desk, job.id, "dispatched", job.life)])
+    return await tell(service, job)
 
 
 @ROUTES.delete(

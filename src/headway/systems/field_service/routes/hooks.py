@@ -15,7 +15,7 @@ from headway.server.routes.router import TheService, router
 from headway.systems.field_service.desk import TheDesk
 from headway.systems.field_service.hearing_calls import hear_call
 from headway.systems.field_service.intake import look_at
-from headway.systems.field_service.replying import reply_to_keys, reply_to_text
+from headway.systems.field_service.replying import Said, reply_to_keys, reply_to_text
 from headway.systems.telephony.hearing import take
 from headway.systems.telephony.voice import Say
 
@@ -71,8 +71,11 @@ async def answer(
     try:
         said = await reply_to_keys(service.store, pressed.ref, pressed, came.url)
     except UnknownRecord:
-        said = Say(text="This offer is not known.")
-    spoken = voice.speak(said)
+        said = Said(script=Say(text="This offer is not known."))
+    if said.declined is not None:
+        look = look_at(desk, said.declined, derived_id("keys", pressed.event))
+        await send_jobs(service, [look])
+    spoken = voice.speak(said.script)
     return Response(spoken.body, media_type=spoken.media_type)
 
 

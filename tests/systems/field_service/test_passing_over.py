@@ -1,0 +1,91 @@
+"""Nobody waits for those who have another request, whatever brought the turn to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.systems.field_service.field_rig import FieldRig, a_field
+
+
+async def assigned(field: FieldRig, technician: str) -> None:
+    """Gives somebody a request, so that he is busy for long."""
+    sent = await field.ask()
+    assert (await field.move(sent["id"], "assign", technician=technician)).status_code == 200
+    await field.becomes(sent["id"], "assigned")
+
+
+async def test_a_request_dispatched_again_does_not_wait_for_who_has_another(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        sent = await field.ask()
+        assert sent["status"] == "pending"
+        await field.technician("ada")
+        await assigned(field, "ada")
+        await field.move(sent["id"], "redispatch")
+        told = await field.becomes(sent["id"], "pending")
+        assert [one["said"] for one in told["asked"]] == ["passed_over"]
+
+
+async def test_a_key_that_declines_does_not_leave_it_waiting_for_who_has_another(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.technician("ada", "decline", km=1)
+        await field.technician("bob", km=2)
+        await assigned(field, "bob")
+        sent = await field.ask()
+        told = await field.becomes(sent["id"], "pending")
+        assert [one["said"] for one in told["asked"]] == ["declined", "passed_over"]
+
+
+async def test_whoever_declines_in_two_dispatches_leaves_it_waiting_in_neither(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        await assigned(field, "bob")
+        sent = await field.ask()
+        for _ in range(2):
+            await field.asks(sent["id"], "ada")
+            assert (await field.say(sent["id"], "decline", "ada")).status_code == 200
+            await field.becomes(sent["id"], "pending")
+            await field.move(sent["id"], "redispatch")
+
+
+async def test_an_unfit_candidate_does_not_leave_it_waiting_for_who_has_another(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        await assigned(field, "bob")
+        await field.stop(next(iter(field.workers)))
+        looks = len(await field.jobs("offer_look_over"))
+        sent = await field.ask()
+        await field.directory.close()
+        field.work()
+        # The turn is put off; the look at its intake finds ada free.
+        await field.until(sent["id"], lambda told: "scheduled" in told["why"])
+        await field.settled("offer_look_over", looks + 1)
+        await field.directory.open()
+        await field.change("ada", on_duty=False)
+        await field.rig.call(None, "POST", f"/v1/jobs/{sent['id']}/run-now")
+        told = await field.becomes(sent["id"], "pending")
+        assert [one["said"] for one in told["asked"]] == ["unfit", "passed_over"]
+
+
+async def test_a_request_that_waits_for_the_one_a_dispatcher_named_is_not_passed_over(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.user("dora", "text:+15557770001")
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        first, second = await field.ask(), await field.ask()
+        await field.asks(first["id"], "ada")
+        await field.say(first["id"], "accept", "ada")
+        await field.asks(second["id"], "bob")
+        reply = await field.move(second["id"], "assign", technician="ada", wait=True)
+        assert reply.status_code == 200, reply.text
+        # What the end of bob's offer asks for is done, and a look over the request with it.
+        await field.settled("offer_ended", 1)
+        await field.settled("offer_look_over", len(await field.jobs("offer_look_over")) - 2)
+        await field.until(second["id"], lambda told: "technician:ada" in told["why"])
+        await field.move(first["id"], "complete")
+        told = await field.becomes(second["id"], "assigned")
+        assert told["technician"] == "ada"
+        assert await field.jobs("alert_dispatcher") == []
