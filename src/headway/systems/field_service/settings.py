@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import cast
+from urllib.parse import urlsplit
 
-from headway.core.duration import parse_duration
+from headway.core.duration import MAX_DURATION_MS, format_duration, parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_CANDIDATES
 from headway.systems.field_service.offer_times import OfferTimes, read_offer_times
@@ -18,6 +19,9 @@ from headway.systems.telephony.phone import check_phone
 _WHERE = "[field_service]"
 _FARTHEST_KM = 20_038.0
 """Half of the earth's circumference: nobody is farther away."""
+LONGEST_RING_MS = 600_000
+LONGEST_CALL_MS = 14_400_000
+"""What Twilio takes; beyond it no call would be placed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,25 +115,51 @@ def read_settings(written: Mapping[str, object], exchange: Exchange) -> FieldSet
     text_from, text_provider = _texts(written, exchange, lines)
     return FieldSettings(
         times=read_offer_times(_WHERE, written),
-        line_wait_ms=_span(written, "line_wait", "2m"),
-        ring_s=max(1, _span(written, "ring", "30s") // 1000),
-        call_limit_s=max(1, _span(written, "call_limit", "5m") // 1000),
+        line_wait_ms=_span(written, "line_wait", "2m", least=1),
+        ring_s=_span(written, "ring", "30s", least=1_000, most=LONGEST_RING_MS) // 1000,
+        call_limit_s=_span(written, "call_limit", "5m", least=1_000, most=LONGEST_CALL_MS) // 1000,
         radius_km=_number(written, "radius_km", 50.0, most=_FARTHEST_KM),
         most=int(_number(written, "most", 50.0, most=MAX_CANDIDATES)),
         lines=MappingProxyType(lines),
         text_from=text_from,
         text_provider=text_provider,
-        geocoder_url=_text(written, "geocoder_url"),
+        geocoder_url=_url(written, "geocoder_url"),
         keep=f"{_span(written, 'keep', '90d')}ms",
     )
 
 
-def _span(written: Mapping[str, object], name: str, default: str) -> int:
+def _span(
+    written: Mapping[str, object],
+    name: str,
+    default: str,
+    *,
+    least: int = 0,
+    most: int = MAX_DURATION_MS,
+) -> int:
     try:
-        return parse_duration(written.get(name, default))
+        span_ms = parse_duration(written.get(name, default))
     except InvalidValue as error:
         message = f"{_WHERE} {name}: {error.message}"
         raise InvalidValue(message, hint=error.hint) from None
+    if not least <= span_ms <= most:
+        message = f"{_WHERE} {name} is {format_duration(span_ms)}"
+        hint = f"from {format_duration(least)} to {format_duration(most)}"
+        raise InvalidValue(message, hint=hint)
+    return span_ms
+
+
+def _url(written: Mapping[str, object], name: str) -> str | None:
+    text = _text(written, name)
+    try:
+        fits = text is None or (
+            urlsplit(text).scheme in {"http", "https"} and urlsplit(text).hostname
+        )
+    except ValueError:
+        fits = False
+    if not fits:
+        message = f"{_WHERE} {name} is no URL"
+        raise InvalidValue(message, hint="as https://nominatim.example.org/search")
+    return text
 
 
 def _number(written: Mapping[str, object], name: str, default: float, *, most: float) -> float:
