@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import IO, Generic, Protocol, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -171,8 +172,12 @@ def _read(importer: Importer[Row], fields: Fields | str) -> Row:
         return importer.read(fields)
     except ValidationError as error:
         told = error.errors(include_url=False, include_context=False, include_input=False)
-        what = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in told]
-        raise InvalidValue("; ".join(what)) from None
+        raise InvalidValue("; ".join(map(_told, told))) from None
+
+
+def _told(fault: ErrorDetails) -> str:
+    where = ".".join(map(str, fault["loc"]))
+    return f"{where} is missing" if fault["type"] == "missing" else f"{where}: {fault['msg']}"
 
 
 def _check_marks(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import IO
+from typing import IO, NoReturn
 
 from headway.core.errors import InvalidValue
 
@@ -31,7 +31,7 @@ class Sheet:
             known: further ones that may be.
 
         Raises:
-            InvalidValue: it is no UTF-8, has no header, or columns that nobody knows.
+            InvalidValue: it is no UTF-8 or no CSV, has no header, or columns that nobody knows.
         """
         file.seek(0)
         lines = _lines(file)
@@ -39,7 +39,10 @@ class Sheet:
         # Spreadsheets of many countries part columns by semicolons.
         mark = ";" if header.count(";") > header.count(",") else ","
         heads = csv.reader([header], delimiter=mark)
-        self._columns = [one.strip().casefold() for names in heads for one in names]
+        try:
+            self._columns = [one.strip().casefold() for names in heads for one in names]
+        except csv.Error as error:
+            _refuse(error)
         _check_columns(self._columns, needed, known)
         self._rows = enumerate(csv.reader(lines, delimiter=mark, strict=True), 2)
 
@@ -55,8 +58,7 @@ class Sheet:
         try:
             read = list(islice(self._rows, _BATCH))
         except csv.Error as error:
-            message = f"the file is no CSV: {error}"
-            raise InvalidValue(message, hint="quote fields that hold commas or quotes") from None
+            _refuse(error)
         if not read:
             return None
         if read[-1][0] > MOST_ROWS + 1:
@@ -68,6 +70,17 @@ class Sheet:
         if len(row) != len(self._columns):
             return f"it has {len(row)} fields, and the header {len(self._columns)}"
         return {name: one.strip() for name, one in zip(self._columns, row, strict=True)}
+
+
+def _refuse(error: csv.Error) -> NoReturn:
+    """Tells what is no CSV.
+
+    Raises:
+        InvalidValue: always.
+    """
+    message = f"the file is no CSV: {error}"
+    hint = "quote fields that hold commas or quotes; end lines by a line feed"
+    raise InvalidValue(message, hint=hint) from None
 
 
 def _lines(file: IO[bytes]) -> Iterator[str]:

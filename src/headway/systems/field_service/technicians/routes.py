@@ -25,6 +25,7 @@ from headway.systems.field_service.importing.report import ImportReport
 from headway.systems.field_service.importing.run import run_import
 from headway.systems.field_service.importing.upload import CSV_BODY, uploaded
 from headway.systems.field_service.nearby.search import MOST, Candidate, nearby
+from headway.systems.field_service.record_words import Word
 from headway.systems.field_service.records import MAX_ID, Technician
 from headway.systems.field_service.technicians.bodies import TechnicianBody, TechnicianChange
 from headway.systems.field_service.technicians.book import find_technician
@@ -58,7 +59,7 @@ class NearbyAsked(Asked):
 
     lat: float = Field(ge=-90, le=90, description="Degrees north.")
     lon: float = Field(ge=-180, le=180, description="Degrees east.")
-    skill: list[str] = Field(
+    skill: list[Word] = Field(
         default=[], max_length=50, description="One that is needed; may be repeated."
     )
     radius_km: float = Field(default=50, ge=0, le=21_000, description="How far at most.")

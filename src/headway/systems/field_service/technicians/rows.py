@@ -82,8 +82,13 @@ class TechnicianRows:
             found = by_id.get(row.id) if row.id else owner
             if owner is not None and owner is not found:
                 count.refuse(one.number, f"the phone {row.phone} is that of {owner.id!r}")
+            elif found is None and (other := by_id.get(_id_of(row))) is not None:
+                # Made of a phone that has become another since.
+                what = f"{other.id!r} has the phone {other.phone} by now: give the id"
+                count.refuse(one.number, what)
             elif found is None:
                 added = new_technician(row, _id_of(row), self._at)
+                by_id[added.id] = added
                 session.add(added)
                 written.append(added)
                 count.added += 1
