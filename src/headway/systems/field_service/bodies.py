@@ -6,8 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from headway.core.errors import InvalidValue
 from headway.server.bodies.body import Body, Several
 from headway.server.bodies.words import Name, Span, Text
+from headway.systems.field_service.offer_times import LEAST_MS
+from headway.systems.field_service.record_words import Word
 from headway.systems.field_service.request import Customer, Position, Urgency
 from headway.systems.telephony.phone import check_phone
 
@@ -16,11 +19,21 @@ def _phone(text: str) -> str:
     return check_phone("it", text)
 
 
+def _some(span_ms: int) -> int:
+    if span_ms < LEAST_MS:
+        message = "it is 0"
+        raise InvalidValue(message, hint='how long an offer stands, as "5m"')
+    return span_ms
+
+
 Phone = Annotated[str, AfterValidator(_phone), Field(max_length=16, examples=["+14155550100"])]
 """A telephone number in E.164."""
 
 TechnicianId = Annotated[str, Field(min_length=1, max_length=64, examples=["ada"])]
 """The id of a technician."""
+
+OfferSpan = Annotated[Span, AfterValidator(_some)]
+"""How long an offer stands: not 0."""
 
 AnyUrgency = Literal["low", "normal", "high", "emergency"]
 
@@ -58,7 +71,7 @@ class RequestBody(Body):
         examples=["Alexanderplatz 1, Berlin"],
     )
     position: PositionBody | None = Field(default=None, description="Where; else `address`.")
-    skills: Several[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
+    skills: Several[Word] = Field(
         default=[], max_length=50, description="All of which are needed.", examples=[["boiler"]]
     )
     urgency: AnyUrgency = Field(default="normal", description="How soon somebody is needed.")
@@ -95,9 +108,9 @@ class AssignBody(Body):
 class TimesBody(Body):
     """How long offers stand, from the next one on."""
 
-    offer_timeout: Span | None = Field(
+    offer_timeout: OfferSpan | None = Field(
         default=None, description="Where the urgency has no time of its own; null: as in the file."
     )
-    urgency: dict[AnyUrgency, Span] = Field(
+    urgency: dict[AnyUrgency, OfferSpan] = Field(
         default={}, description="By urgency; those not named: as in the file."
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Annotated
+
 import httpx
 import msgspec
 
@@ -9,15 +12,21 @@ from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.systems.field_service.request import Position
 
 TIMEOUT_S = 3.0
+"""For the whole reply, and not for each of its parts."""
+MOST_BYTES = 1_000_000
 AGENT = "headway"
 
 
 class _Place(msgspec.Struct):
-    lat: float
-    lon: float
+    lat: Annotated[float, msgspec.Meta(ge=-90, le=90)]
+    lon: Annotated[float, msgspec.Meta(ge=-180, le=180)]
 
 
 _places = msgspec.json.Decoder(list[_Place], strict=False)
+
+
+class _TooLong(Exception):
+    """The reply is longer than any answer."""
 
 
 async def find_position(url: str | None, address: str) -> Position:
@@ -39,14 +48,33 @@ async def find_position(url: str | None, address: str) -> Position:
         raise InvalidValue(message, hint="give `position`, or set [field_service] geocoder_url")
     query = {"q": address, "format": "jsonv2", "limit": "1"}
     try:
-        async with httpx.AsyncClient(timeout=TIMEOUT_S, headers={"User-Agent": AGENT}) as http:
-            reply = await http.get(httpx.URL(url).copy_merge_params(query))
-            reply.raise_for_status()
-        places = _places.decode(reply.content)
-    except (httpx.HTTPError, msgspec.MsgspecError) as error:
+        places = _places.decode(await _reply(httpx.URL(url).copy_merge_params(query)))
+    except (httpx.HTTPError, msgspec.MsgspecError, TimeoutError, _TooLong) as error:
         message = "the geocoder does not answer"
         raise StoreUnavailable(message, hint=f"{type(error).__name__}; send it again") from error
     if not places:
         message = f"nobody knows where {address[:80]!r} is"
         raise InvalidValue(message, hint="write it otherwise, or give `position`")
     return Position(lat=places[0].lat, lon=places[0].lon)
+
+
+async def _reply(url: httpx.URL) -> bytes:
+    """The body of a reply of 2xx.
+
+    Raises:
+        HTTPError: there is none.
+        TimeoutError: it is not there in time.
+        _TooLong: it does not end.
+    """
+    body = bytearray()
+    async with (
+        asyncio.timeout(TIMEOUT_S),
+        httpx.AsyncClient(timeout=TIMEOUT_S, headers={"User-Agent": AGENT}) as http,
+        http.stream("GET", url) as reply,
+    ):
+        reply.raise_for_status()
+        async for part in reply.aiter_bytes():
+            body += part
+            if len(body) > MOST_BYTES:
+                raise _TooLong
+    return bytes(body)
