@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +20,13 @@ from headway.contract.views import JobsQuery
 from headway.core.errors import StoreError
 from headway.core.state import State
 from headway.stores import open_store
-from headway.systems.field_service.standing import acceptor, last_run
+from headway.systems.field_service.standing import acceptor
 from headway.systems.telephony.simulated.world import World
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, LINE, phone_of
-from tests.systems.field_service.story import all_jobs, check_record
+from tests.systems.field_service.story import all_jobs, read_story
 from tests.systems.telephony.carrier_rig import carrying
 from tests.torture.checker import Violation
+from tests.torture.field_judge import Seen, judge, two_at_once
 from tests.torture.field_site import Crew
 from tests.torture.site import ServerSite, Site
 
@@ -53,25 +52,6 @@ WORLD: dict[str, Any] = {
     "post_twice": 0.1,
     "post_disordered": 0.1,
 }
-
-
-@dataclass(slots=True)
-class Seen:
-    """What was seen.
-
-    Attributes:
-        sent: ids of requests that the server acknowledged.
-        kills: of each sort.
-        looks: at the store, while all went on.
-        answers: by API, by status of the reply.
-        found: what must not be.
-    """
-
-    sent: list[str] = field(default_factory=list[str])
-    kills: Counter[str] = field(default_factory=Counter[str])
-    looks: int = 0
-    answers: Counter[int] = field(default_factory=Counter[int])
-    found: list[Violation] = field(default_factory=list[Violation])
 
 
 def offer_and_kill(
@@ -121,7 +101,9 @@ async def _run(
                     if isinstance(end, Exception):
                         raise end
             await crew.close()
-            return await _judge(store, carrier.world, seen)
+            story, rings = await read_story(store), await all_jobs(store, "ring")
+            lines, seen.found = judge(story, rings, carrier.world.ledger, seen, DISPATCHERS)
+            return lines
         finally:
             await crew.close()
             await store.close()
@@ -225,13 +207,7 @@ async def _look_on(store: Store, seen: Seen) -> None:
         except StoreError:
             continue
         seen.looks += 1
-        has: dict[str, str] = {}
-        for job in page.rows:
-            run = last_run(job)
-            who = acceptor(job) or (run.candidate if run is not None else "")
-            if who in has:
-                seen.found.append(Violation("two at once", f"{who}: {has[who]} and {job.id}"))
-            has[who] = job.id
+        seen.found += two_at_once(page.rows)
 
 
 async def _until_ended(store: Store) -> None:
@@ -254,34 +230,3 @@ async def _until_ended(store: Store) -> None:
             ]
             if not any(after):
                 return
-
-
-async def _judge(store: Store, world: World, seen: Seen) -> list[str]:
-    found, ledger = seen.found, world.ledger
-    fates: Counter[str] = Counter()
-    try:
-        fates = await check_record(store, DISPATCHERS)
-    except AssertionError as wrong:
-        found.append(Violation("record", str(wrong)[:300]))
-    offers = {one.id for one in await all_jobs(store, "offer")}
-    found += [Violation("lost", one) for one in set(seen.sent) - offers]
-    found += [Violation("from nowhere", one) for one in offers - set(seen.sent)]
-    calls = Counter(one.plan.ref.partition(":")[0] for one in ledger.calls.values())
-    found += [Violation("called twice", f"{job}: {n}") for job, n in calls.items() if n > 1]
-    found += [Violation("crowded", f"{line}: {n}") for line, n in ledger.crowded().items()]
-    alerts = await all_jobs(store, "alert_dispatcher")
-    told = [(one.plan.to, one.plan.text) for one in ledger.texts.values() if not one.inbound]
-    again = 0
-    for one in alerts:
-        phones = [phone for name, phone in DISPATCHERS.items() if f'"{name}"'.encode() in one.args]
-        count = sum(to in phones and (one.subject or "-") in text for to, text in told)
-        again += count > 1
-        if count > len(one.runs) or (count == 0 and one.state is State.SUCCEEDED):
-            found.append(Violation("alert", f"{one.id}: {count} in {len(one.runs)} runs"))
-    return [
-        f"killed: {dict(seen.kills)}; {seen.looks} looks meanwhile",
-        f"{len(offers)} requests: {dict(fates)}; answers by API: {dict(seen.answers)}",
-        f"{len(ledger.calls)} calls, {len(ledger.texts)} messages; "
-        f"requests {dict(ledger.takings)}, webhooks {dict(ledger.posts)}",
-        f"{len(alerts)} alerts, {again} of them sent again as nobody knew of the first",
-    ]

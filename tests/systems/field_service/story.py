@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 
 from headway.contract.store import Store
@@ -12,6 +13,23 @@ from headway.core.cascade import Answer
 from headway.core.state import FINAL, State
 
 FOREVER = 2**62
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Story:
+    """The record of service requests, and of what followed from them.
+
+    Attributes:
+        offers: the requests, with their runs.
+        alerts: to dispatchers.
+        ended: what followed from ends.
+        differences: that the store found in its own books.
+    """
+
+    offers: list[JobView]
+    alerts: list[JobView]
+    ended: list[JobView]
+    differences: tuple[object, ...] = ()
 
 
 async def all_jobs(store: Store, kind: str) -> list[JobView]:
@@ -28,24 +46,38 @@ async def all_jobs(store: Store, kind: str) -> list[JobView]:
             return found
 
 
+async def read_story(store: Store) -> Story:
+    """The whole record of a store."""
+    audit = await store.read(AuditQuery())
+    return Story(
+        differences=tuple(audit.differences),
+        offers=await all_jobs(store, "offer"),
+        alerts=await all_jobs(store, "alert_dispatcher"),
+        ended=await all_jobs(store, "offer_ended"),
+    )
+
+
 async def check_record(store: Store, dispatchers: Iterable[str]) -> Counter[str]:
+    """Holds the record of a store against what is promised; see `check_story`."""
+    return check_story(await read_story(store), dispatchers)
+
+
+def check_story(story: Story, dispatchers: Iterable[str]) -> Counter[str]:
     """Holds the record against what is promised.
 
     Args:
-        store: where the jobs are.
+        story: the record.
         dispatchers: the ids of those who are to be alerted.
 
     Returns:
         How many requests ended how.
     """
-    offers = await all_jobs(store, "offer")
-    for one in offers:
+    assert story.differences == ()
+    for one in story.offers:
         _one_winner(one)
-    _one_at_a_time(offers)
-    await _alerted_once(store, offers, set(dispatchers))
-    audit = await store.read(AuditQuery())
-    assert audit.differences == ()
-    return Counter(_fate(one) for one in offers)
+    _one_at_a_time(story.offers)
+    _alerted_once(story, set(dispatchers))
+    return Counter(_fate(one) for one in story.offers)
 
 
 def _fate(offer: JobView) -> str:
@@ -62,11 +94,11 @@ def _fate(offer: JobView) -> str:
 def _one_winner(offer: JobView) -> None:
     assert offer.cascade is not None
     said = [one.answer for one in offer.cascade.asked]
-    assert said.count(Answer.ACCEPTED) <= 1
+    assert said.count(Answer.ACCEPTED) <= 1, f"{offer.id} has two winners"
     if Answer.ACCEPTED in said:
-        assert said[-1] is Answer.ACCEPTED, "somebody was asked after it was taken"
+        assert said[-1] is Answer.ACCEPTED, f"somebody was asked after {offer.id} was taken"
     asked = Counter(one.candidate for one in offer.cascade.asked if one.answer is not Answer.UNFIT)
-    assert all(count == 1 for count in asked.values()), asked
+    assert all(count == 1 for count in asked.values()), f"{offer.id} asked one twice: {asked}"
 
 
 def _one_at_a_time(offers: list[JobView]) -> None:
@@ -90,16 +122,15 @@ def _apart(spans: list[tuple[int, int, str]], whose: str) -> None:
         assert before[1] <= after[0], f"{whose}: {before} and {after} at once"
 
 
-async def _alerted_once(store: Store, offers: list[JobView], dispatchers: set[str]) -> None:
-    alerts = await all_jobs(store, "alert_dispatcher")
-    ended = await all_jobs(store, "offer_ended")
-    told = Counter((one.subject, str(one.args)) for one in alerts)
-    assert all(count == 1 for count in told.values())
-    assert {one.state for one in ended} <= {State.SUCCEEDED}
-    for offer in offers:
-        mine = [one for one in alerts if one.subject == offer.id]
+def _alerted_once(story: Story, dispatchers: set[str]) -> None:
+    told = Counter((one.subject, str(one.args)) for one in story.alerts)
+    assert all(count == 1 for count in told.values()), f"alerted twice: {told.most_common(1)}"
+    failed = [one.id for one in story.ended if one.state is not State.SUCCEEDED]
+    assert failed == [], f"what follows an end did not: {failed}"
+    for offer in story.offers:
+        mine = [one for one in story.alerts if one.subject == offer.id]
         lives = offer.life if offer.state is State.DEAD else offer.life - 1
-        assert len(mine) <= lives * len(dispatchers)
+        assert len(mine) <= lives * len(dispatchers), f"too many were told of {offer.id}"
         if offer.state is State.DEAD:
             assert len(mine) >= len(dispatchers), f"nobody was told of {offer.id}"
         elif offer.life == 1:

@@ -1,0 +1,131 @@
+"""The judge of service requests: what people were told, held against the store's record."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headway.contract.views import JobView
+from headway.core.cascade import Answer
+from headway.core.state import State
+from headway.systems.field_service.ring_args import offer_of
+from headway.systems.field_service.standing import acceptor, last_run, run_of
+from headway.systems.telephony.simulated.ledger import Ledger
+from tests.systems.field_service.field_rig import phone_of
+from tests.systems.field_service.story import Story, check_story
+from tests.torture.checker import Violation
+
+WON = "You have it"
+"""With this begins what the winner is told, and nobody else."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Seen:
+    """What was seen from outside.
+
+    Attributes:
+        sent: ids of requests that the server acknowledged.
+        kills: of each sort.
+        looks: at the store, while all went on.
+        answers: by API, by status of the reply.
+        found: what must not be, on the way.
+    """
+
+    sent: list[str] = field(default_factory=list[str])
+    kills: Counter[str] = field(default_factory=Counter[str])
+    looks: int = 0
+    answers: Counter[int] = field(default_factory=Counter[int])
+    found: list[Violation] = field(default_factory=list[Violation])
+
+
+def two_at_once(awaiting: Iterable[JobView]) -> Iterator[Violation]:
+    """Technicians who have two offers at one moment, or an offer and a request.
+
+    Args:
+        awaiting: the requests that await an answer or their end, with their runs.
+    """
+    has: dict[str, str] = {}
+    for job in awaiting:
+        run = last_run(job)
+        who = acceptor(job) or (run.candidate if run is not None else "")
+        if who in has:
+            yield Violation("two at once", f"{who}: {has[who]} and {job.id}")
+        has[who] = job.id
+
+
+def judge(
+    story: Story,
+    rings: Iterable[JobView],
+    ledger: Ledger,
+    seen: Seen,
+    dispatchers: Mapping[str, str],
+) -> tuple[list[str], list[Violation]]:
+    """Finds what must not be.
+
+    Args:
+        story: the store's record.
+        rings: the jobs of calls.
+        ledger: the carrier's.
+        seen: from outside.
+        dispatchers: the phones of those who are to be told, by id.
+
+    Returns:
+        What to print, and what was broken.
+    """
+    found, fates = [*seen.found], Counter[str]()
+    try:
+        fates = check_story(story, dispatchers)
+    except AssertionError as wrong:
+        found.append(Violation("record", str(wrong)[:300]))
+    offers = {one.id: one for one in story.offers}
+    found += [Violation("lost", one) for one in sorted(set(seen.sent) - offers.keys())]
+    found += [Violation("from nowhere", one) for one in sorted(offers.keys() - set(seen.sent))]
+    calls = Counter(one.plan.ref.partition(":")[0] for one in ledger.calls.values())
+    found += [Violation("called twice", f"{job}: {n}") for job, n in calls.items() if n > 1]
+    found += [Violation("crowded", f"{line}: {n}") for line, n in ledger.crowded().items()]
+    found += _told_winners(offers, rings, ledger)
+    again, lost = _alerts(story.alerts, ledger, dispatchers)
+    # What was seen at several looks is told once.
+    return [
+        f"killed: {dict(seen.kills)}; {seen.looks} looks meanwhile",
+        f"{len(offers)} requests: {dict(fates)}; answers by API: {dict(seen.answers)}",
+        f"{len(ledger.calls)} calls, {len(ledger.texts)} messages; "
+        f"requests {dict(ledger.takings)}, webhooks {dict(ledger.posts)}",
+        f"{len(story.alerts)} alerts, {again} of them sent again as nobody knew of the first",
+    ], list(dict.fromkeys([*found, *lost]))
+
+
+def _told_winners(
+    offers: Mapping[str, JobView], rings: Iterable[JobView], ledger: Ledger
+) -> Iterator[Violation]:
+    """Whoever was told by telephone that he has a request is the one who has it."""
+    about = {one.id: run_of(offer_of(one))[0] for one in rings}
+    told: dict[str, set[str]] = defaultdict(set)
+    for call in ledger.calls.values():
+        request = about.get(call.plan.ref.partition(":")[0])
+        if request is not None and any(one.startswith(WON) for one in call.heard):
+            told[request].add(call.plan.to)
+    for request, phones in told.items():
+        asked = () if (job := offers.get(request)) is None else job.cascade and job.cascade.asked
+        won = {phone_of(one.candidate) for one in asked or () if one.answer is Answer.ACCEPTED}
+        if phones - won:
+            yield Violation("told that he has it", f"{request}: {sorted(phones)}, not {won}")
+
+
+def _alerts(
+    alerts: Iterable[JobView], ledger: Ledger, dispatchers: Mapping[str, str]
+) -> tuple[int, list[Violation]]:
+    """How many alerts were sent again, and those that came too often or never."""
+    found: list[Violation] = []
+    told = [(one.plan.to, one.plan.text) for one in ledger.texts.values() if not one.inbound]
+    again = 0
+    for one in alerts:
+        phones = [phone for name, phone in dispatchers.items() if f'"{name}"'.encode() in one.args]
+        count = sum(to in phones and (one.subject or "-") in text for to, text in told)
+        again += count > 1
+        if count > len(one.runs) or (count == 0 and one.state is State.SUCCEEDED):
+            found.append(Violation("alert", f"{one.id}: {count} in {len(one.runs)} runs"))
+        elif one.state is not State.SUCCEEDED:
+            found.append(Violation("alert", f"{one.id} is {one.state}: {one.reason}"))
+    return again, found
