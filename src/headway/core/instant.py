@@ -30,7 +30,8 @@ def parse_instant(value: object) -> int:
     offset = moment.utcoffset()
     if offset is None:
         message = f"the instant {_shown(value)} has no offset from UTC"
-        raise InvalidValue(message, hint=f"{_HINT}; a datetime needs tzinfo")
+        hint = _HINT if isinstance(value, str) else f"{_HINT}; a datetime needs tzinfo"
+        raise InvalidValue(message, hint=hint)
     # Subtracting the offset by hand stays exact where datetime's own years end.
     at = (moment.replace(tzinfo=None) - EPOCH - offset) // timedelta(milliseconds=1)
     if not 0 <= at <= MAX_AT:

@@ -30,7 +30,7 @@ def parse_moment(option: str, text: str) -> Moment:
     """Reads a moment.
 
     Args:
-        option: where it was given, for the message.
+        option: where it was given, for the message; empty if that is said elsewhere.
         text: ISO 8601 with an offset, or a span such as "20m".
 
     Returns:
@@ -39,16 +39,17 @@ def parse_moment(option: str, text: str) -> Moment:
     Raises:
         InvalidValue: it is neither.
     """
+    place = f"{option}: " if option else ""
     try:
         return Moment(after_ms=parse_duration(text))
     except InvalidValue as no_span:
         if text.strip()[:1].isdigit() and "-" not in text:
-            message = f"{option}: {no_span.message}"
+            message = f"{place}{no_span.message}"
             raise InvalidValue(message, hint=no_span.hint) from None
     try:
         return Moment(at=parse_instant(text))
     except InvalidValue as no_instant:
-        message = f"{option}: {no_instant.message}"
+        message = f"{place}{no_instant.message}"
         hint = f'{no_instant.hint}, or a span from now as "20m"'
         raise InvalidValue(message, hint=hint) from None
 

@@ -58,6 +58,8 @@ async def test_a_list_is_answered_in_its_order(calls: Calls) -> None:
     [
         ({"phone": "4155550100"}, "phone"),
         ({"tz": "Europe/Berln"}, "Europe/Berlin"),
+        ({"next_attempt_at": 1_893_456_000}, "milliseconds are meant, not seconds"),
+        ({"next_attempt_at": "tomorrow"}, '"body.next_attempt_at: the instant'),
         ({"template": "nowhere"}, "there is no template 'nowhere'"),
         ({"reseller": None}, "names no reseller"),
         ({"fone": PHONE}, "no such field"),

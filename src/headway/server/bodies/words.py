@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from headway.core.check import LATEST
 from headway.core.duration import MAX_DURATION_MS, parse_duration
@@ -43,14 +43,14 @@ def _span(value: object) -> int:
     raise InvalidValue(message, hint='as "90s", "20m", "1h30m" or 90000')
 
 
-def _moment(value: object, info: ValidationInfo) -> Moment:
+def _moment(value: object) -> Moment:
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value <= LATEST:
             message = f"{value} ms is no moment"
             raise InvalidValue(message, hint="milliseconds since 1970 UTC, to the year 9999")
         return Moment(at=value)
     if isinstance(value, str):
-        return parse_moment(info.field_name or "it", value)
+        return parse_moment("", value)
     message = "a moment is text or milliseconds since 1970 UTC"
     raise InvalidValue(message, hint='as "2026-12-01T10:00-08:00", or "20m" from now')
 

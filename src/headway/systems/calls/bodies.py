@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AliasChoices, ConfigDict, Field, TypeAdapter, WrapValidator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    WrapValidator,
+)
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
+from headway.core.errors import InvalidValue
 from headway.core.zone import find_zone
 from headway.server.bodies.body import Body, Several
 from headway.server.bodies.words import Name, TenantName, When
@@ -14,6 +23,8 @@ from headway.systems.calls.number import NumberStatus
 from headway.systems.calls.template_body import Label
 from headway.systems.telephony.phone import check_phone
 
+EARLIEST = 100_000_000_000
+"""A moment in ms of 1973: who gives an earlier one gave seconds, and the call would be at once."""
 MOST_LEADS = 10_000
 """Leads of one request."""
 
@@ -45,6 +56,15 @@ Own = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^{}\x00]+$"
 """The name of a reseller that can stand in the name of a gate."""
 
 
+def _not_seconds(value: object) -> object:
+    if isinstance(value, int) and 0 < value < EARLIEST:
+        message = f"{value} ms is a moment of the years around 1970"
+        raise InvalidValue(
+            message, hint="milliseconds are meant, not seconds; a past moment is now"
+        )
+    return value
+
+
 class LeadBody(Body):
     """A lead to be called."""
 
@@ -58,7 +78,7 @@ class LeadBody(Body):
         description="Whose lead it is (also `reseller_id`); the token's, if it has one.",
     )
     template: Label = Field(default="default", description="By which it is called.")
-    next_attempt_at: When | None = Field(
+    next_attempt_at: Annotated[When | None, BeforeValidator(_not_seconds)] = Field(
         default=None, description="When; else now and the template's initial offset."
     )
     key: Name | None = Field(
