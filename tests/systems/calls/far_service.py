@@ -10,9 +10,10 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from headway.runtime.timing import REAL
 from headway.server.listening.listener import Address, Listener
 
 
@@ -23,7 +24,8 @@ class FarService:
     Attributes:
         url: where it is asked.
         asked: the bodies, in their order.
-        answers: a JSON value; a status; or None to hang. The last one goes on.
+        answers: a JSON value; a status; bytes; None to hang; or `...` for an answer that comes byte
+            by byte and never ends. The last one goes on.
         held: set once it hangs.
     """
 
@@ -40,7 +42,16 @@ class FarService:
             self.held.set()
             await self.free.wait()
             said = {"allowed": True}
+        if said is ...:
+            return StreamingResponse(self._drips())
+        if isinstance(said, bytes):
+            return Response(said)
         return Response(status_code=said) if isinstance(said, int) else JSONResponse(said)
+
+    async def _drips(self) -> AsyncIterator[bytes]:
+        while not self.free.is_set():
+            yield b" "
+            await REAL.wait(self.free, 0.01)
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,16 @@ from typing import Any
 import pytest
 
 from headway.contract.views import GatesQuery
+from headway.runtime.timing import REAL
 from headway.stores import open_store
+from headway.systems.calls.checking import Checking
+from headway.systems.calls.checks.check import Checked, Refused
+from headway.systems.calls.checks.options import HttpOptions
+from headway.systems.calls.template import Template
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
 from tests.systems.calls.far_service import FarService, far_service
+
+LEAD = Checked(id="1", phone=PHONE, tz="UTC", reseller="acme", template="t", payload=None)
 
 
 @pytest.fixture
@@ -84,6 +92,20 @@ async def test_a_service_that_does_not_answer_is_asked_again_and_then_its_policy
     told = await calls.finished(await calls.lead(template="asked"))
     assert told["outcome"] == outcome
     assert len(far.asked) == 3
+
+
+@pytest.mark.parametrize("trouble", [..., b'"\xff"', b"[" * 60_000], ids=["drips", "bytes", "deep"])
+async def test_an_answer_that_cannot_be_read_or_never_ends_is_none(
+    far: FarService, trouble: Any
+) -> None:
+    far.answers = [trouble]
+    checking = Checking(REAL)
+    options = HttpOptions(url=far.url, timeout_ms=100, tries=2)
+    async with asyncio.timeout(30):
+        with pytest.raises(Refused, match="could not be made"):
+            await checking.check(Template(name="t", checks=(options,)), LEAD)
+    assert len(far.asked) == 2
+    await checking.close()
 
 
 async def test_no_line_is_held_while_a_lead_is_checked(calls: Calls, far: FarService) -> None:
@@ -163,3 +185,39 @@ async def test_a_check_at_the_dial_holds_its_line_for_a_bounded_time(
     told = await calls.finished(skipped)
     assert told["outcome"] == "PRECHECK_FAILED"
     assert "50 ms" in told["reason"]
+
+
+async def test_more_checks_at_once_than_a_client_keeps_connections_are_all_asked(
+    far: FarService,
+) -> None:
+    far.answers = [None]
+    checking = Checking(REAL)
+    options = HttpOptions(url=far.url, timeout_ms=30_000, tries=1)
+    template = Template(name="t", checks=(options,))
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        for _ in range(110):
+            group.create_task(checking.check(template, LEAD))
+        while len(far.asked) < 110:
+            await REAL.pause(0.01)
+        far.free.set()
+    await checking.close()
+
+
+async def test_a_phone_that_is_blacklisted_is_not_called_though_it_was_checked_before(
+    tmp_path: Path, far: FarService
+) -> None:
+    clock = LiveClock()
+    store = open_store("memory://", clock=clock)
+    async with calling(tmp_path, store=store) as calls:
+        await calls.template("t", checks=[http(far)])
+        lead = await calls.lead(template="t")
+        await calls.until_why(lead, "calls.numbers")
+        await calls.jump(clock, 60_000)
+        listed = {"check": "blacklist", "phones": [PHONE]}
+        await calls.template("t", checks=[listed, http(far)])
+        await calls.number()
+        told = await calls.finished(lead)
+        assert (told["outcome"], told["attempt_count"]) == ("PRECHECK_FAILED", 0)
+        assert "blacklist" in told["reason"]
+        assert not calls.calls_to()
+    await store.close()

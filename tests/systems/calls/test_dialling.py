@@ -134,3 +134,16 @@ async def test_what_is_said_is_filled_in_from_the_payload(tmp_path: Path) -> Non
         await calls.finished(await calls.lead(payload=payload))
         (call,) = calls.calls_to()
         assert call.heard == ["Hello Ada <&>, 3 items, ."]
+
+
+async def test_words_that_are_too_many_end_their_lead_and_cost_no_number_its_turn(
+    tmp_path: Path,
+) -> None:
+    async with calling(tmp_path) as calls:
+        await calls.number()
+        await calls.template(say="Hello {name}.")
+        told = await calls.finished(await calls.lead(payload={"name": "a" * 4_000}))
+        assert (told["outcome"], told["attempt_count"]) == ("PRECHECK_FAILED", 0)
+        assert "longer than 4000" in told["reason"]
+        fits = await calls.lead("+14155550111", payload={"name": "a" * 3_000})
+        assert (await calls.finished(fits))["outcome"] == "COMPLETED"

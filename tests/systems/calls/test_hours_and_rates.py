@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.contract.operate import ActRequest, Edit, Verb
 from headway.stores import open_store
 from tests.systems.calls.calls_rig import PHONE, Calls, LiveClock, calling
 
@@ -65,6 +66,28 @@ async def test_hours_that_come_hold_for_those_who_wait(calls: Calls) -> None:
     await calls.change("+15550001001", status="AVAILABLE")
     await calls.until_why(lead, "calls.hours:default:UTC")
     assert not calls.calls_to()
+
+
+async def test_a_lead_that_an_operator_brings_back_to_its_dial_passes_the_hours_of_today(
+    calls: Calls,
+) -> None:
+    await calls.template("default", max_retry=0)
+    calls.carrier.person(PHONE, "busy", "talks")
+    lead = await calls.lead(tz="UTC")
+    assert (await calls.finished(lead))["outcome"] == "BUSY"
+    await calls.template("default", hours={"spans": "09:00-10:00"})
+    job = await calls.job(lead)
+    again = ActRequest(
+        request="again",
+        ids=(lead,),
+        verb=Verb.RETRY,
+        edit=Edit(stage="dial", gates=tuple(one for one in job.gates if "hours" not in one.name)),
+        author="ann",
+    )
+    await calls.store.act(again)
+    await calls.until_why(lead, "calls.hours:default:UTC")
+    assert len(calls.calls_to()) == 1
+    await calls.audit()
 
 
 async def test_one_customer_is_called_seven_times_an_hour_and_not_once_more(

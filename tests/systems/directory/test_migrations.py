@@ -40,7 +40,7 @@ async def main() -> None:
 
 asyncio.run(main())
 """
-HEADS = {"calls": "0002", "calls_seen": "0001", "field_service": "0001"}
+HEADS = {"calls": "0003", "calls_seen": "0001", "field_service": "0001"}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

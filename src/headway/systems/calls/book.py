@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -156,7 +156,10 @@ class Book:
         numbers = await session.scalars(select(NumberRecord).order_by(NumberRecord.number))
         templates = await session.scalars(select(TemplateRecord).order_by(TemplateRecord.name))
         stored = {
-            one.name: TemplateBody.model_validate(one.body).read(one.name) for one in templates
+            one.name: replace(
+                TemplateBody.model_validate(one.body).read(one.name), checks_at=one.checks_at
+            )
+            for one in templates
         }
         return Page(
             revision=revision or 0,

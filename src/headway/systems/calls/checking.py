@@ -19,6 +19,9 @@ from headway.systems.calls.checks.options import (
 from headway.systems.calls.checks.validity import Validity
 from headway.systems.calls.template import Template
 
+KEPT = 20
+"""Connections that are kept for the next checks."""
+
 
 class Checking:
     """Makes the checks of templates; keeps the connections that they need."""
@@ -68,12 +71,17 @@ class Checking:
             case ValidityOptions():
                 return Validity(options)
             case HttpOptions():
-                return HttpCheck(options, self._http())
+                return HttpCheck(options, self._http(), self._timing)
             case _:
                 assert_never(options)
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
-            # Where a check would be sent on to, nobody has said that a lead may be told.
-            self._client = httpx.AsyncClient(follow_redirects=False)
+            self._client = httpx.AsyncClient(
+                # Where a check would be sent on to, nobody has said that a lead may be told.
+                follow_redirects=False,
+                # Gates say how many run at once; who waits here for a connection would be late,
+                # and be taken for a lead of which the service says nothing.
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=KEPT),
+            )
         return self._client

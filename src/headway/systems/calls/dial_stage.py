@@ -16,21 +16,20 @@ from headway.core.errors import (
 from headway.core.gates.pool import member_gate
 from headway.runtime.answers import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
-from headway.systems.calls.book import Page
+from headway.systems.calls.book import FRESH_S, Page
 from headway.systems.calls.check_stage import AWAY, checked
 from headway.systems.calls.checks.check import Refused
-from headway.systems.calls.desk import CHECK, Desk
-from headway.systems.calls.gates import pool_of
+from headway.systems.calls.desk import CHECK, DIAL, Desk
 from headway.systems.calls.lead import this_life
 from headway.systems.calls.lead_args import LeadArgs
 from headway.systems.calls.number import Number
 from headway.systems.calls.outcome import Outcome, reason_of
-from headway.systems.calls.script import script_of
+from headway.systems.calls.script import LONGEST_SAY, script_of
 from headway.systems.calls.seen.tally import Event
 from headway.systems.calls.template import Template
 from headway.systems.calls.verdict import judge, refusals
 from headway.systems.telephony.dialling import CALLEE, dial
-from headway.systems.telephony.voice import CallOrder
+from headway.systems.telephony.voice import CallOrder, Say, Script
 
 _log = logging.getLogger("headway.calls")
 
@@ -48,8 +47,8 @@ async def place_call(desk: Desk, job: Job, args: LeadArgs) -> Next | Snooze | No
         args: its own.
 
     Returns:
-        None once the provider was asked; back to `check` if the lead is to be called from another
-        pool by now; or later, if the directory is away.
+        None once the provider was asked; back to `check` if the lead has not passed all gates that
+        it must pass by now; or later, if the directory is away.
 
     Raises:
         Dead: a check says no, or your own table does, or no further attempt is wanted.
@@ -58,15 +57,17 @@ async def place_call(desk: Desk, job: Job, args: LeadArgs) -> Next | Snooze | No
     """
     pool, member = next(iter(job.permits.items()))
     try:
+        view = await _view(desk, job)
         page = await desk.book.read()
         template = page.template(args.template)
-        if member not in page.numbers or pool_of(page, template, job.tenant) != pool:
+        if member not in page.numbers or _lacks(desk, page, template, view):
             page = await desk.book.newest()
             template = page.template(args.template)
-        if pool_of(page, template, job.tenant) != pool:
+        if _lacks(desk, page, template, view):
             return Next(CHECK)
         number = _usable(desk, page, pool, member)
-        await _check_again(desk, job, args, template)
+        script = _script(template, args)
+        await _check_again(desk, job, args, template, view)
     except UnknownRecord as gone:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, gone.message)) from None
     except StoreError as away:
@@ -86,7 +87,7 @@ async def place_call(desk: Desk, job: Job, args: LeadArgs) -> Next | Snooze | No
             ref=job.ref,
             to=args.phone,
             from_=number.number,
-            script=script_of(template, args.payload),
+            script=script,
             status_url=desk.status_url(provider, job.ref),
             ring_s=template.ring_s,
             limit_s=template.limit_s,
@@ -103,6 +104,30 @@ async def place_call(desk: Desk, job: Job, args: LeadArgs) -> Next | Snooze | No
         return None
     await job.known_as(f"{dialled.provider}:{dialled.call_id}")
     return None
+
+
+def _lacks(desk: Desk, page: Page, template: Template, job: JobView) -> bool:
+    """Whether a lead that was let pass has not passed all that it must pass now.
+
+    Its gates were named when it was checked. Those who wait are looked through after a change of
+    the book; but one may be claimed before its turn, or be given another life by an operator.
+    """
+    gates = desk.dial_gates(page, template, job.tenant)
+    wanted = desk.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)
+    return not set(wanted) <= set(job.gates)
+
+
+def _script(template: Template, args: LeadArgs) -> Script:
+    """What happens in the call.
+
+    Raises:
+        Dead: its words are more than are said in a call; no provider needs to be asked for that.
+    """
+    script = script_of(template, args.payload)
+    if isinstance(script, Say) and len(script.text) > LONGEST_SAY:
+        why = f"what is to be said is longer than {LONGEST_SAY} characters"
+        raise Dead(reason_of(Outcome.PRECHECK_FAILED, why))
+    return script
 
 
 def _usable(desk: Desk, page: Page, pool: str, member: str) -> Number:
@@ -136,19 +161,24 @@ def _providers(desk: Desk, template: Template, number: Number) -> list[str]:
     return list(dict.fromkeys((number.provider, *others)))
 
 
-async def _check_again(desk: Desk, job: Job, args: LeadArgs, template: Template) -> None:
-    """Makes the checks again if they are too old by now.
+async def _check_again(
+    desk: Desk, job: Job, args: LeadArgs, template: Template, view: JobView
+) -> None:
+    """Makes the checks again if they are too old by now, or were others.
 
     Raises:
         Dead: one says no.
-        StoreError: the store cannot be asked.
     """
     if not template.checks:
         return
-    view = await _view(desk, job)
     claimed_at = view.runs[-1].claimed_at
     last = next((one for one in reversed(view.runs) if one.stage == CHECK), None)
-    if last is not None and claimed_at - (last.ended_at or 0) <= template.check_valid_ms:
+    if (
+        last is not None
+        and claimed_at - (last.ended_at or 0) <= template.check_valid_ms
+        # Who checked it may have read the book a moment before.
+        and last.claimed_at > template.checks_at + FRESH_S * 1_500
+    ):
         return
     try:
         await desk.checking.check_again(template, checked(job, args))

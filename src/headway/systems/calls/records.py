@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, String
+from sqlalchemy import JSON, BigInteger, CheckConstraint, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from headway.systems.calls.number import Number, NumberStatus
@@ -43,12 +43,13 @@ class NumberRecord(Base):
 
 
 class TemplateRecord(Base):
-    """A row of `calls_templates`: a template as its body said it."""
+    """A row of `calls_templates`: a template as its body said it, and since when it checks so."""
 
     __tablename__ = "calls_templates"
 
     name: Mapped[str] = mapped_column(String(64), primary_key=True)
     body: Mapped[dict[str, Any]] = mapped_column(JSON)
+    checks_at: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
 class RevisionRecord(Base):

@@ -9,6 +9,9 @@ from typing import cast
 from headway.systems.calls.template import Template
 from headway.systems.telephony.voice import Fetch, Say, Script
 
+LONGEST_SAY = 4_000
+"""Characters that are said in a call, with all that a lead carries."""
+
 _FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 

@@ -35,6 +35,7 @@ class Template:
         providers: tried in this order after the number's own, and only if that refused.
         checks: before any line is asked for, in this order.
         check_valid_ms: a check older than this at the dial is made again.
+        checks_at: since when there are just these checks, ms UTC; 0 if they were always these.
         recheck_within_ms: for which a line is held, at most.
         retry_on: outcomes after which the lead is called again.
         max_retry: how often, at most.
@@ -56,6 +57,7 @@ class Template:
     providers: tuple[str, ...] = ()
     checks: tuple[CheckOptions, ...] = ()
     check_valid_ms: int = 300_000
+    checks_at: int = 0
     recheck_within_ms: int = 2_000
     retry_on: frozenset[Outcome] = frozenset({Outcome.BUSY, Outcome.NO_ANSWER, Outcome.FAILED})
     max_retry: int = 3

@@ -8,11 +8,24 @@ from typing import cast
 import httpx
 import msgspec
 
+from headway.runtime.timing import Timing
 from headway.systems.calls.checks.check import Checked, Refused
 from headway.systems.calls.checks.options import HttpOptions
 
 MOST_BYTES = 65_536
 """Of an answer."""
+
+
+_FAILURES = (
+    httpx.HTTPError,
+    httpx.InvalidURL,
+    TimeoutError,
+    msgspec.DecodeError,
+    # Of bytes that are no text, of arrays within arrays, and of a port that there is not.
+    ValueError,
+    RecursionError,
+    OverflowError,
+)
 
 
 class _NoAnswer(Exception):
@@ -22,9 +35,10 @@ class _NoAnswer(Exception):
 class HttpCheck:
     """Asks by HTTP, a few times if it must."""
 
-    def __init__(self, options: HttpOptions, client: httpx.AsyncClient) -> None:
+    def __init__(self, options: HttpOptions, client: httpx.AsyncClient, timing: Timing) -> None:
         self._options = options
         self._client = client
+        self._timing = timing
 
     async def check(self, lead: Checked) -> None:
         """Lets a lead pass of which the service says so.
@@ -59,16 +73,22 @@ class HttpCheck:
             }
         )
         headers = {"content-type": "application/json"}
-        timeout = self._options.timeout_ms / 1000
+        limit_s = self._options.timeout_ms / 1000
+        # As of `telephony.wire`: a handshake that is cancelled from outside leaves its socket open.
+        timeout = httpx.Timeout(limit_s, connect=limit_s * 0.45)
         try:
-            async with self._client.stream(
-                "POST", self._options.url, content=body, headers=headers, timeout=timeout
-            ) as reply:
+            # Of the whole answer: one that comes byte by byte is never late by itself.
+            async with (
+                self._timing.limit(limit_s),
+                self._client.stream(
+                    "POST", self._options.url, content=body, headers=headers, timeout=timeout
+                ) as reply,
+            ):
                 if not reply.is_success:
                     message = f"status {reply.status_code}"
                     raise _NoAnswer(message)
                 return msgspec.json.decode(await _read(reply))
-        except (httpx.HTTPError, httpx.InvalidURL, msgspec.DecodeError) as error:
+        except _FAILURES as error:
             message = f"{type(error).__name__}: {error}"[:120]
             raise _NoAnswer(message) from error
 

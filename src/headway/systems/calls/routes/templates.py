@@ -88,12 +88,17 @@ async def put(
     """Makes a template, or replaces it whole; leads that wait already go by it from now on."""
     check_gate(caller, DEFAULT_POOL)
     said = body.model_dump(mode="json")
+    now = await service.now()
     async with changing(service, desk, caller, f"template {name}") as session:
         record = await session.get(TemplateRecord, name)
+        before = _usual(desk) if name == DEFAULT else {}
         if record is None:
-            session.add(TemplateRecord(name=name, body=said))
-        else:
-            record.body = said
+            record = TemplateRecord(name=name, body=before, checks_at=0)
+            session.add(record)
+        if record.body.get("checks", said["checks"]) != said["checks"]:
+            # Who was checked before that is checked again before the call.
+            record.checks_at = now
+        record.body = said
     return answer(_named(name, said))
 
 
