@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headway.core.state import State
 from headway.stores import open_store
 from headway.systems.calls.seen.tally import Event
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
@@ -155,3 +156,53 @@ async def test_a_late_webhook_and_a_deadline_end_a_lead_once(
     assert reply.status_code == 204
     assert await calls.told(lead) == told
     await calls.audit()
+
+
+async def through(calls: Calls, lead: str) -> None:
+    """Its handler has ended, and it awaits what nobody knows."""
+
+    async def is_through() -> bool:
+        job = await calls.job(lead)
+        return job.worker is None and job.state is State.AWAITING
+
+    await calls.until(is_through, "through")
+
+
+async def test_a_call_is_sought_where_it_was_placed_though_its_number_has_another_provider_now(
+    tmp_path: Path, clock: LiveClock
+) -> None:
+    store = open_store("memory://", clock=clock)
+    second = {"simulated": {"answer": 1.0}}
+    async with calling(tmp_path, store=store, telephony=second, post_lost=1.0) as calls:
+        await calls.number()
+        calls.carrier.person(PHONE, "cut", talk_s=1_000_000)
+        lead = await calls.lead()
+        await through(calls, lead)
+        await calls.change(NUMBER, provider="simulated")
+        before = await deadline(calls, lead)
+        await calls.jump(clock, DEADLINE_MS)
+        await asked_again(calls, lead, before)
+        assert (await calls.told(lead))["status"] == "PROCESSING"
+        await calls.audit()
+    await store.close()
+
+
+async def test_another_leads_call_to_the_same_phone_is_not_taken_for_the_one_that_is_sought(
+    tmp_path: Path, clock: LiveClock
+) -> None:
+    store = open_store("memory://", clock=clock)
+    async with calling(tmp_path, store=store, post_lost=1.0) as calls:
+        await calls.number(channels=2)
+        calls.carrier.person(PHONE, "cut", "talks")
+        await calls.template(max_retry=0)
+        lost = await calls.lead()
+        await through(calls, lost)
+        calls.carrier.world.ledger.calls.clear()
+        other = await dialled(calls)
+        await over(calls)
+        assert len(calls.calls_to()) == 1
+        await calls.jump(clock, DEADLINE_MS)
+        assert (await calls.finished(other))["outcome"] == "COMPLETED"
+        assert (await calls.finished(lost))["outcome"] == "WEBHOOK_LOST"
+        await calls.audit()
+    await store.close()

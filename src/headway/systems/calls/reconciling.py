@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from headway.contract.signals import Signal, SignalKind
 from headway.contract.views import JobQuery, JobView, RunView, StatsQuery
 from headway.core.errors import ProviderError, ProviderUnsure, StoreError
 from headway.runtime.answers import Ended, Running, Unknown
@@ -70,6 +71,9 @@ async def _asked(desk: Desk, job: JobView, run: RunView) -> Running | Ended:
     left_ms = (run.handed_at or 0) + desk.settings.call_deadline - await _now(desk)
     event = await _look_up(desk, job, run, read_args(job.args), template)
     if event is not None and not event.status.ended:
+        if job.cancel_requested:
+            # It was called off when nobody knew yet which call it is.
+            await desk.parts.exchange.voice(event.provider).hang_up(event.call_id)
         extend_ms = left_ms if left_ms > 0 else desk.settings.ask_again
         return Running(extend=f"{extend_ms}ms", known_as=name_of(event))
     number = number_of(job, run.run)
@@ -124,14 +128,16 @@ async def _look_up(
     if call is None and said is not None:
         call = said.provider, said.call_id
     others = [known[1] for one in job.runs if one is not run and (known := call_of(one))]
-    if call is not None and call[0] in voices:
-        names = [call[0]]
+    if call is not None:
+        named: tuple[str, ...] = (call[0],)
     else:
         page = await desk.book.read()
         own = page.numbers.get(number)
         first = () if own is None else (own.provider,)
-        named = (*first, *template.providers) if first else tuple(voices)
-        names = [one for one in dict.fromkeys(named) if one in voices]
+        # Who was asked to call is nowhere on record, and the number or its template may have
+        # changed since then: all are asked, the likely ones first.
+        named = (*first, *template.providers, *voices)
+    names = [one for one in dict.fromkeys(named) if one in voices]
     sought = Sought(
         ref=ref_of(job, run),
         to=args.phone,
@@ -142,12 +148,26 @@ async def _look_up(
     )
     for name in names:
         found = await voices[name].look_up(sought)
-        if found is not None:
+        if found is not None and (call is not None or not await _is_anothers(desk, job, found)):
             return found
     if not names:
         message = "none of the providers that may have called is in the settings any more"
         raise ProviderUnsure(message, hint="add the number's provider to [telephony] again")
     return None
+
+
+async def _is_anothers(desk: Desk, job: JobView, found: CallEvent) -> bool:
+    """Whether a call that fits is known to be another lead's, of the same phone and number."""
+    label = f"sought for {job.id}"
+    said = await desk.store.signal(
+        Signal(
+            key=name_of(found),
+            event=f"{found.event}:{job.id}",
+            kind=SignalKind.NOTE,
+            label=label,
+        )
+    )
+    return said.job not in {None, job.id}
 
 
 async def _now(desk: Desk) -> int:
