@@ -55,3 +55,25 @@ async def test_closed_gates_hold_for_what_is_dispatched_now(tmp_path: Path) -> N
         assert not calls.calls_to()
         await calls.number()
         assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+
+
+async def test_a_call_that_nobody_knows_yet_is_hung_up_as_soon_as_its_provider_tells_of_it(
+    tmp_path: Path,
+) -> None:
+    async with calling(tmp_path, post_lost=1.0) as calls:
+        await calls.number()
+        calls.carrier.person(PHONE, "cut", talk_s=1_000_000)
+        lead = await calls.lead()
+        await calls.carrier.until(
+            lambda world: any(one.status == "in-progress" for one in world.ledger.calls.values())
+        )
+        reply = await calls.call("DELETE", f"/leads/{lead}?hangup=true")
+        assert (reply.status_code, reply.json()["status"]) == (202, "PROCESSING")
+        (call,) = calls.calls_to()
+        assert call.status == "in-progress"
+        ref = f"{lead}:{(await calls.job(lead)).run}"
+        assert (await calls.webhook(ref, call.sid, "in-progress", n=2)).status_code == 204
+        assert call.status == "completed"
+        await calls.webhook(ref, call.sid, "completed", n=3)
+        assert (await calls.finished(lead))["outcome"] == "ABORT"
+        await calls.audit()

@@ -9,7 +9,7 @@ import msgspec
 from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
 from headway.contract.views import JobQuery, JobView, RunView
 from headway.core.check import is_job_id
-from headway.core.errors import UnknownRecord
+from headway.core.errors import ProviderError, UnknownRecord
 from headway.core.state import State
 from headway.systems.calls.desk import CHECK, LEAD, Desk
 from headway.systems.calls.lead_args import read_args
@@ -52,6 +52,8 @@ async def hear(desk: Desk, event: CallEvent) -> Heard | None:
         return Heard.ALREADY
     reply = await desk.store.signal(signal)
     _count(desk, job, run, event, reply)
+    if job.cancel_requested and reply.answer is Heard.APPLIED and not event.status.ended:
+        await _hang_up(desk, job, event)
     return reply.answer
 
 
@@ -203,6 +205,14 @@ async def _put_back(desk: Desk, job: JobView, run: int) -> None:
     if desk.table is not None and row:
         view = next(one for one in job.runs if one.run == run)
         await desk.table.again(row, ref=ref_of(job, view))
+
+
+async def _hang_up(desk: Desk, job: JobView, event: CallEvent) -> None:
+    """Ends a call that was called off when nobody knew yet which it is."""
+    try:
+        await desk.parts.exchange.voice(event.provider).hang_up(event.call_id)
+    except ProviderError as error:
+        _log.warning("lead %s: its call is not hung up: %s", job.id, error)
 
 
 def _count(desk: Desk, job: JobView, run: int, event: CallEvent, reply: SignalReply) -> None:
