@@ -73,7 +73,8 @@ class Application:
             asked = _request(order)
         except (ValueError, VonageError) as error:
             message = f"vonage takes no such order: {_first_line(error)}"
-            raise ProviderRefused(message, concerns="provider") from error
+            # Neither the number nor Vonage can help what is to be said.
+            raise ProviderRefused(message, concerns="callee") from error
         made = await self._ask(lambda client: client.create_call(asked))
         return Dialled(self.name, made.uuid)
 
