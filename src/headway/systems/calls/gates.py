@@ -17,6 +17,8 @@ from headway.systems.calls.template import Template
 HOUSE = "calls.customer"
 HOUSE_RATE = f"{HOUSE}:{{phone}}"
 CHECKS = "calls.checks"
+REPORTS = "calls.reports:{tenant}"
+"""Each reseller's own: one whose webhook hangs keeps no worker from the calls of others."""
 
 
 def check_gate(settings: CallsSettings) -> GateNeed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headway.core.gates.slots import Slots
 from headway.core.retry import Backoff
 from headway.runtime.answers import Ended, Next, Running, Snooze, Unknown
 from headway.runtime.app import App
@@ -13,8 +14,8 @@ from headway.runtime.kind import Kind
 from headway.systems.calls.check_stage import check
 from headway.systems.calls.desk import AFTER, CHECK, DIAL, FINISHED, LANE, LEAD, Desk
 from headway.systems.calls.dial_stage import place_call
-from headway.systems.calls.finished import finish
-from headway.systems.calls.gates import house_gate
+from headway.systems.calls.finished import REPORT, TELL, finish, report
+from headway.systems.calls.gates import REPORTS, house_gate
 from headway.systems.calls.lead_args import LeadArgs
 from headway.systems.calls.reconciling import ask as ask_provider
 from headway.systems.calls.template import DEFAULT
@@ -35,10 +36,16 @@ def declare_kinds(app: App, desk: Desk) -> Kind:
     app.lane(LANE, fair="tenant")
     settings = desk.settings
 
-    @app.job(name=FINISHED, lane=AFTER, retry=AFTERWARDS)
-    async def finished(task: Job, job: str, state: str, reason: str) -> None:
+    reports = Slots(REPORTS, settings.reports_at_once).take(hold="run")
+
+    @app.job(name=FINISHED, lane=AFTER, retry=AFTERWARDS, stages={TELL: [], REPORT: [reports]})
+    async def finished(job: str, state: str, reason: str) -> Next | None:
         del reason
-        await finish(desk, task, job, state)
+        return await finish(desk, job, state)
+
+    @finished.stage(REPORT)
+    async def reported(task: Job, job: str, state: str) -> None:
+        await report(desk, task, job, state)
 
     async def ask(awaited: Awaited) -> Running | Ended | Unknown:
         return await ask_provider(desk, awaited)

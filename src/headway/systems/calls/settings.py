@@ -35,6 +35,7 @@ class CallsSettings(BaseModel):
         table: your own table as the truth.
         migration: from an older system.
         alerts: thresholds.
+        reports_at_once: results that are told at once to the webhooks of one reseller.
         reporting_keys: sign what is reported; each does, so that receivers may change.
         reporting_private: whether results may be reported to private addresses.
     """
@@ -55,6 +56,7 @@ class CallsSettings(BaseModel):
     table: Table = {}
     migration: Table = {}
     alerts: Table = {}
+    reports_at_once: int = Field(default=4, ge=1)
     reporting_keys: list[str] = Field(default=[], repr=False)
     reporting_private: bool = False
 

@@ -40,12 +40,16 @@ class Listening:
 
     port: int = 0
     status: int = 204
+    hangs: bool = False
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
         headers = {name.lower(): text for name, text in (one.split(": ", 1) for one in head[1:])}
         self.got.append((headers, await reader.readexactly(int(headers["content-length"]))))
+        if self.hangs:
+            await self.freed.wait()
         writer.write(f"HTTP/1.1 {self.status} So\r\ncontent-length: 0\r\n\r\n".encode())
         await writer.drain()
         writer.close()
@@ -189,6 +193,21 @@ async def test_a_caller_that_does_not_take_its_result_is_told_again_with_the_sam
     ids = {headers["webhook-id"] for headers, _ in caller.got}
     assert ids == {job.id}
     assert len(caller.got) == 2
+
+
+async def test_a_webhook_that_hangs_keeps_no_worker_from_the_calls_of_others(
+    tmp_path: Path, caller: Listening
+):
+    caller.hangs = True
+    settings = {"reporting_private": True, "reports_at_once": 1}
+    async with calling(tmp_path, settings) as site:
+        hung = f"http://127.0.0.1:{caller.port}/"
+        for _ in range(3):
+            await site.finished(await site.lead(reporting_webhook_url=hung))
+        await site.finished(await site.lead(reseller="other"))
+        running = [one for one in await site.follow_ups() if one.state == "running"]
+        assert len(running) == 1
+        caller.freed.set()
 
 
 async def test_results_go_to_no_private_address_unless_the_settings_let_them(
