@@ -81,10 +81,8 @@ def read_settings(written: Mapping[str, object]) -> CallsSettings:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            near = get_close_matches(key, CallsSettings.model_fields, n=1)
             message = f"[calls]: there is no setting {key!r}"
-            hint = f"did you mean {near[0]}?" if near else _known()
-            raise InvalidValue(message, hint=hint) from None
+            raise InvalidValue(message, hint=_meant(first["loc"])) from None
         context = cast("Mapping[str, object]", first.get("ctx", {}))
         cause = context.get("error")
         said = cause.message if isinstance(cause, InvalidValue) else first["msg"]
@@ -93,5 +91,11 @@ def read_settings(written: Mapping[str, object]) -> CallsSettings:
         raise InvalidValue(message, hint=hint) from None
 
 
-def _known() -> str:
-    return f"there are {', '.join(CallsSettings.model_fields)}"
+def _meant(place: tuple[int | str, ...]) -> str:
+    """Which setting somebody may have meant, of the table itself or of [calls.template]."""
+    *tables, key = map(str, place)
+    if tables not in ([], ["template"]):
+        return "docs/reference/calls.md"
+    known = TemplateBody.model_fields if tables else CallsSettings.model_fields
+    near = get_close_matches(key, known, n=1)
+    return f"did you mean {'.'.join([*tables, near[0]])}?" if near else f"known: {', '.join(known)}"
