@@ -70,9 +70,15 @@ class Crew:
         return list(self._processes)
 
     async def kill(self, name: str) -> None:
-        """Kills one with -9; another takes its place."""
+        """Kills one with -9; another takes its place.
+
+        Returns when a server answers again: on a busy machine each would else be killed before it
+        has begun, and nothing would be tried at all.
+        """
         await self._end(name)
         await self._begin(name)
+        if name == "server":
+            await self.answers()
 
     async def close(self) -> None:
         """Kills all."""

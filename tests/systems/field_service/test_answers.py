@@ -9,7 +9,7 @@ from typing import Any
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from tests.server.problems import problem
-from tests.systems.field_service.field_rig import LINE, FieldRig, a_field, phone_of
+from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_field, phone_of
 
 
 def texts_to(field: FieldRig, name: str) -> list[str]:
@@ -88,11 +88,11 @@ async def test_two_candidates_accept_in_the_same_instant_and_exactly_one_has_it(
         await field.technician("ada", km=1)
         await field.technician("bob", km=2)
         winners: list[str] = []
-        for number in range(12):
+        for number in range(8):
             sent = await field.ask()
             await field.asks(sent["id"], "ada")
             # The two answers meet the end of the first offer.
-            await REAL.pause(0.035 + number * 0.004)
+            await REAL.pause(0.035 + number * 0.006)
             replies: list[Any] = []
 
             async def insist(name: str, request: str = sent["id"], into: Any = replies) -> None:
@@ -227,3 +227,17 @@ async def test_webhooks_that_come_twice_late_and_out_of_order_change_nothing(tmp
         assert [one["said"] for one in told["asked"]] == ["declined", "declined", "accepted"]
         rings = await field.settled("ring", 3)
         assert {one.state for one in rings} == {State.SUCCEEDED}
+
+
+async def test_a_call_that_nobody_knows_of_is_hung_up_once_a_webhook_has_named_it(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", ring="5m", patience="1s") as field:
+        # A minute of this world takes a second.
+        field.carrier.world.pace.speed = 60
+        await field.technician("ada", "cut", km=1, ring_s=280)
+        sent = await field.ask()
+        async with asyncio.timeout(LIMIT_S):
+            while not [one for one in await field.jobs("ring") if one.runs and one.runs[-1].keys]:
+                await REAL.pause(0.01)
+        assert (await field.say(sent["id"], "decline", "ada")).status_code == 200
+        (ring,) = await field.settled("ring", 1)
+        assert ring.reason == "canceled"

@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from headway.runtime.timing import REAL
 from headway.server.listening.listener import Address, Listener
+from headway.systems.field_service import geocoder
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, FieldRig, a_field
 
@@ -22,9 +25,23 @@ from tests.systems.field_service.field_rig import CUSTOMER, HERE, FieldRig, a_fi
 async def a_geocoder(places: dict[str, Any]) -> AsyncGenerator[str]:
     """A service that answers as Nominatim does; its URL."""
 
-    async def search(request: Request) -> JSONResponse:
+    async def drips() -> AsyncGenerator[bytes]:
+        while True:
+            yield b" "
+            await REAL.pause(0.02)
+
+    async def floods() -> AsyncGenerator[bytes]:
+        while True:
+            yield b" " * 200_000
+
+    async def search(request: Request) -> Response:
         assert request.query_params["format"] == "jsonv2"
-        found = places.get(request.query_params["q"], [])
+        asked = request.query_params["q"]
+        if asked in {"drips", "floods"}:
+            return StreamingResponse(drips() if asked == "drips" else floods())
+        if asked == "moved":
+            return RedirectResponse("http://127.0.0.1:9/", 302)
+        found = places.get(asked, [])
         return JSONResponse(found, status_code=200 if isinstance(found, list) else 500)
 
     listener = Listener(Starlette(routes=[Route("/search", search)]), Address(port=0))
@@ -89,3 +106,33 @@ async def test_intake_answers_before_anybody_is_called(tmp_path: Path):
         assert field.carrier.world.ledger.calls == {}
         field.work()
         await field.becomes(sent["id"], "assigned")
+
+
+async def test_a_geocoder_that_drips_or_floods_or_knows_no_place_on_earth_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(geocoder, "TIMEOUT_S", 0.3)
+    places = {"mars": [{"lat": "123.0", "lon": "0"}], "limbo": [{"lat": "nan", "lon": "0"}]}
+    async with (
+        a_geocoder(places) as url,
+        a_field(tmp_path, geocoder_url=url, work=False) as field,
+    ):
+        for address in ("floods", "drips", "moved", "mars"):
+            problem(await post(field, address=address), 503, "store_unavailable")
+        assert (await post(field, address="limbo")).status_code in {422, 503}
+        assert await field.jobs("offer") == []
+
+
+async def test_what_a_form_cannot_mean_is_refused(tmp_path: Path):
+    async with a_field(tmp_path, work=False) as field:
+        await field.technician("ada", skills=("gas",))
+        for skill in (" ", "a\0b", "x" * 65):
+            reply = await post(field, position=HERE, skills=[skill])
+            problem(reply, 422, "invalid_value")
+        reply = await post(field, position=HERE, skills=["  GAS "])
+        assert reply.json()["left"] == ["ada"]
+        assert reply.json()["skills"] == ["GAS"]
+        reply = await field.rig.call(
+            None, "PUT", "/field-service/settings", {"offer_timeout": 0, "urgency": {"low": "0s"}}
+        )
+        problem(reply, 422, "invalid_value")

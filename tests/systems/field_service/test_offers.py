@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headway.core.state import State
+from headway.systems.field_service import hearing_calls
 from tests.systems.field_service.field_rig import HERE, LINE, a_field, phone_of
 
 
@@ -77,6 +78,7 @@ async def test_nobody_near_is_pending_at_once_and_alerts_each_dispatcher_once(tm
         sent = await field.ask()
         assert sent["status"] == "pending"
         assert sent["reason"] == "exhausted"
+        assert "is left to ask" in (await field.get(sent["id"]))["why"]
         alerts = await field.settled("alert_dispatcher", 2)
         assert [one.state for one in alerts] == [State.SUCCEEDED] * 2
         (text,) = field.carrier.world.ledger.texts.values()
@@ -86,7 +88,10 @@ async def test_nobody_near_is_pending_at_once_and_alerts_each_dispatcher_once(tm
         assert call.plan.to == "+15557770002"
 
 
-async def test_a_dispatcher_who_is_not_reached_is_told_by_his_next_channel(tmp_path: Path):
+async def test_a_dispatcher_who_is_not_reached_is_told_by_his_next_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(hearing_calls, "AGAIN_MS", 10)
     async with a_field(tmp_path) as field:
         await field.user("dora", "call:+15557770001", "text:+15557770001")
         field.carrier.person("+15557770001", "busy", "ignore")

@@ -28,12 +28,19 @@ async def hear_call(store: Store, desk: Desk, event: CallEvent) -> None:
         StoreError: the store cannot do it now.
     """
     key = event.ref or f"{event.provider}:{event.call_id}"
+    # Whoever placed it may have died before it could say so; then it could not be hung up.
+    known_as = f"{event.provider}:{event.call_id}"
     body = encode("body", {"status": str(event.status), "call_id": event.call_id})
     if not event.status.ended:
         extend_ms = Ring(desk).longest_ms
         await store.signal(
             Signal(
-                key=key, event=event.event, kind=SignalKind.PROGRESS, extend_ms=extend_ms, body=body
+                key=key,
+                event=event.event,
+                kind=SignalKind.PROGRESS,
+                extend_ms=extend_ms,
+                body=body,
+                known_as=known_as,
             )
         )
         return

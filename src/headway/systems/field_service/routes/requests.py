@@ -27,6 +27,8 @@ Reader = Annotated[Caller, needs(Permission.READ)]
 WITH_WHY = and_more(
     ServiceRequest, "ServiceRequestWithWhy", why=(str, "Why it stands where it stands.")
 )
+EXHAUSTED = "exhausted"
+NOBODY_LEFT = "pending: nobody near, on duty and with these skills is left to ask"
 
 
 class RequestsAsked(PageAsked):
@@ -82,4 +84,6 @@ async def request(id: str, service: TheService, caller: Reader) -> Response:  # 
     why = await service.store.read(WhyQuery(id=job.id))
     now = why.now if why is not None else await service.now()
     fields: Any = told(service_request(job, now))
+    if status_of(job) is Status.PENDING and job.reason == EXHAUSTED:
+        return answer({**fields, "why": NOBODY_LEFT})
     return answer({**fields, "why": why.sentence if why is not None else ""})
