@@ -31,7 +31,8 @@ def torture(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     [
         pytest.param("races", ("--jobs", "400")),
         pytest.param("kills", ("--kills", "3")),
-        pytest.param("http", ("--jobs", "1000", "--kills", "3")),
+        pytest.param("http", ("--jobs", "400", "--kills", "2")),
+        pytest.param("http", ("--jobs", "1000", "--kills", "3"), marks=pytest.mark.slow),
         pytest.param("races", ("--jobs", "2000"), marks=pytest.mark.slow),
         pytest.param("kills", ("--kills", "10"), marks=pytest.mark.slow),
     ],
