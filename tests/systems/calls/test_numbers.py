@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 
 import headway as hw
 from headway.systems.calls import make
+from headway.systems.calls.book import Page
+from headway.systems.calls.gates import routes
+from headway.systems.calls.number import Number
+from headway.systems.calls.template import CallingHours, Template
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
 from headway.systems.telephony.exchange import Exchange
@@ -178,3 +183,21 @@ async def test_what_is_no_number_is_refused(calls: Calls) -> None:
     listed = (await calls.ask("/numbers"))["rows"]
     assert [one["number"] for one in listed] == [NUMBER]
     assert PHONE not in str(listed)
+
+
+def test_only_what_moves_leads_has_those_who_wait_looked_through() -> None:
+    number = Number(number=NUMBER, provider="twilio", maximum_channels=1)
+    default = Template(name="default")
+    page = Page(revision=1, numbers={NUMBER: number}, templates={"default": default})
+
+    def moves(**change: Any) -> bool:
+        return routes(replace(page, **change)) != routes(page)
+
+    assert not moves(numbers={NUMBER: replace(number, maximum_channels=9, provider="vonage")})
+    assert not moves(templates={"default": replace(default, say="Other words.", max_retry=0)})
+    assert moves(numbers={})
+    assert moves(numbers={NUMBER: replace(number, reseller="acme")})
+    assert moves(numbers={NUMBER: replace(number, pool="p")})
+    assert moves(templates={})
+    for change in ({"numbers": "p"}, {"customer_limit": 1}, {"hours": CallingHours(spans="9-17")}):
+        assert moves(templates={"default": replace(default, **change)}), change

@@ -12,7 +12,7 @@ from headway.server.access.caller import Caller
 from headway.server.service import Service
 from headway.systems.calls.book import Page
 from headway.systems.calls.desk import STEP, Desk
-from headway.systems.calls.gates import changed_gates
+from headway.systems.calls.gates import changed_gates, routes
 
 
 @asynccontextmanager
@@ -30,8 +30,11 @@ async def changing(
     Raises:
         StoreError: the directory or the store is away; nothing was written.
     """
+    moved = False
 
     async def told(before: Page, after: Page) -> None:
+        nonlocal moved
+        moved = routes(before) != routes(after)
         # Before the commit: a number that is on record can be called from.
         specs = changed_gates(before, after)
         for start in range(0, len(specs), STEP):
@@ -42,4 +45,6 @@ async def changing(
     async with desk.book.change(told) as session:
         yield session
     service.gates.forget()
-    desk.changed.set()
+    if moved:
+        # Looking through a long backlog costs more than the change.
+        desk.changed.set()

@@ -71,6 +71,19 @@ def all_gates(page: Page) -> dict[str, GateSpec]:
     return made
 
 
+def routes(page: Page) -> tuple[object, ...]:
+    """What says at which gates leads wait; while it stays the same, nobody waits elsewhere.
+
+    How many channels a number has, or when hours open, is read of the gates themselves.
+    """
+    pools = frozenset(one.gate for one in page.numbers.values())
+    asked = {
+        one.name: (one.numbers, one.hours is None, one.customer_limit is None)
+        for one in page.templates.values()
+    }
+    return pools, asked
+
+
 def changed_gates(before: Page, after: Page) -> tuple[GateSpec, ...]:
     """What the store must be told so that it knows the gates of another page.
 

@@ -8,20 +8,28 @@ from uuid import uuid4
 from headway.contract.operate import Acted, ActRequest, Edit, Verb
 from headway.contract.views import JobsQuery, JobView
 from headway.core.errors import HeadwayError, StoreError, UnknownRecord
+from headway.core.gates.spec import GateSpec
 from headway.core.state import State
+from headway.runtime.timing import Timing
 from headway.systems.calls.book import FRESH_S, Page
 from headway.systems.calls.desk import CHECK, DIAL, LEAD, Desk
+from headway.systems.calls.gates import pool_of
 from headway.systems.calls.lead_args import read_args
 
-PAGE = 500
-"""Leads that are looked at, and sent back, in one step."""
+PAGE = 100
+"""Leads that are looked at, and sent back, in one step: others wait for its end."""
 AGAIN_S = 5.0
+LATE_S = 330.0
+"""After this all wait again whose workers died in their dial; see `kinds.MANY`."""
+
+Known = dict[tuple[str, str], tuple[GateSpec, ...]]
+"""Gates by template and pool."""
 
 _log = logging.getLogger("headway.calls")
 
 
 async def watch(desk: Desk) -> None:
-    """Looks through those who wait after each change of the book, until it is cancelled.
+    """Looks through those who wait when what they wait for has changed, until it is cancelled.
 
     What a pool, a rate or opening hours are is read at each claim. But which of them a lead needs
     is said when it is checked; so when one comes or goes, those that wait are looked through, and
@@ -31,15 +39,21 @@ async def watch(desk: Desk) -> None:
     while True:
         await desk.changed.wait()
         desk.changed.clear()
-        try:
-            await look(desk)
-            # Who was checked by another process just then may have read the page before.
-            await timing.pause(FRESH_S * 1.5)
-            await look(desk)
-        except StoreError as error:
-            _log.warning("leads that wait are looked through later: %s", error)
-            desk.changed.set()
-            await timing.pause(AGAIN_S)
+        await _look_twice(desk, timing)
+        if not await timing.wait(desk.changed, LATE_S):
+            await _look_twice(desk, timing)
+
+
+async def _look_twice(desk: Desk, timing: Timing) -> None:
+    try:
+        await look(desk)
+        # Who was checked by another process just then may have read the page before.
+        await timing.pause(FRESH_S * 1.5)
+        await look(desk)
+    except StoreError as error:
+        _log.warning("leads that wait are looked through later: %s", error)
+        desk.changed.set()
+        await timing.pause(AGAIN_S)
 
 
 async def look(desk: Desk) -> int:
@@ -52,13 +66,15 @@ async def look(desk: Desk) -> int:
         StoreError: the store or the directory is away; it is looked again.
     """
     page = await desk.book.read()
+    gates: Known = {}
     sent = 0
     for state in (State.WAITING, State.PARKED):
         cursor: str | None = None
         while True:
             query = JobsQuery(kind=LEAD, states=(state,), cursor=cursor, limit=PAGE)
             found = await desk.store.read(query)
-            sent += await _send_back(desk, [job for job in found.rows if _wrong(desk, page, job)])
+            wrong = [job for job in found.rows if _wrong(desk, page, job, gates)]
+            sent += await _send_back(desk, wrong)
             cursor = found.cursor
             if cursor is None:
                 break
@@ -67,13 +83,23 @@ async def look(desk: Desk) -> int:
     return sent
 
 
-def _wrong(desk: Desk, page: Page, job: JobView) -> bool:
-    """Whether a lead waits at other gates than it would be given now."""
+def _wrong(desk: Desk, page: Page, job: JobView, known: Known) -> bool:
+    """Whether a lead waits at other gates than it would be given now.
+
+    Args:
+        desk: of this system.
+        page: of the book.
+        job: the lead's.
+        known: gates of this page that were made for others; it grows.
+    """
     if job.stage != DIAL:
         return False
     try:
         template = page.template(read_args(job.args).template)
-        gates = desk.dial_gates(page, template, job.tenant)
+        place = template.name, pool_of(page, template, job.tenant)
+        gates = known.get(place)
+        if gates is None:
+            gates = known[place] = desk.dial_gates(page, template, job.tenant)
         wanted = desk.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)
     except UnknownRecord:
         return True
