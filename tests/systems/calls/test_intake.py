@@ -98,6 +98,14 @@ async def test_an_unusable_schema_is_refused_with_the_template(
     assert reply.status_code == 422
 
 
+@pytest.mark.parametrize("say", ["Hello {nam", "Hello name}", "Hello {first name}", "Hello {}"])
+async def test_words_with_a_brace_of_no_placeholder_are_refused(calls: Calls, say: str) -> None:
+    reply = await calls.call("PUT", "/templates/greeting", {"say": say})
+    assert reply.status_code == 422
+    assert "a brace in it belongs to no placeholder" in reply.json()["detail"]
+    assert (await calls.call("GET", "/templates/greeting")).status_code == 404
+
+
 async def test_a_lead_is_due_at_its_moment_or_a_little_later_and_never_before(
     tmp_path: Path,
 ) -> None:

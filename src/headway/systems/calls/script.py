@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
+from headway.core.errors import InvalidValue
 from headway.systems.calls.template import Template
 from headway.systems.telephony.voice import Fetch, Say, Script
 
@@ -13,6 +14,18 @@ LONGEST_SAY = 4_000
 """Characters that are said in a call, with all that a lead carries."""
 
 _FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def check_words(say: str) -> None:
+    """Refuses words with a brace that opens or ends no placeholder: it would be read out.
+
+    Raises:
+        InvalidValue: there is one; nothing was written.
+    """
+    rest = _FIELD.sub("", say)
+    if "{" in rest or "}" in rest:
+        message = "say: a brace in it belongs to no placeholder"
+        raise InvalidValue(message, hint="a placeholder is {name}: letters, digits and _")
 
 
 def script_of(template: Template, payload: object) -> Script:

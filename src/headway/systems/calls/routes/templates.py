@@ -20,6 +20,7 @@ from headway.systems.calls.changing import changing
 from headway.systems.calls.desk import TheDesk
 from headway.systems.calls.number import DEFAULT_POOL
 from headway.systems.calls.records import TemplateRecord
+from headway.systems.calls.script import check_words
 from headway.systems.calls.template import DEFAULT
 from headway.systems.calls.template_body import Label, TemplateBody
 
@@ -85,8 +86,13 @@ async def one(name: TheName, desk: TheDesk, caller: Watcher) -> Response:
 async def put(
     name: TheName, body: TemplateBody, service: TheService, desk: TheDesk, caller: Definer
 ) -> Response:
-    """Makes a template, or replaces it whole; leads that wait already go by it from now on."""
+    """Makes a template, or replaces it whole; leads that wait already go by it from now on.
+
+    Raises:
+        InvalidValue: its words cannot be said as they are.
+    """
     check_gate(caller, DEFAULT_POOL)
+    check_words(body.say)
     said = body.model_dump(mode="json")
     now = await service.now()
     async with changing(service, desk, caller, f"template {name}") as session:
