@@ -98,11 +98,11 @@ async def test_an_unusable_schema_is_refused_with_the_template(
     assert reply.status_code == 422
 
 
-@pytest.mark.parametrize("say", ["Hello {nam", "Hello name}", "Hello {first name}", "Hello {}"])
-async def test_words_with_a_brace_of_no_placeholder_are_refused(calls: Calls, say: str) -> None:
-    reply = await calls.call("PUT", "/templates/greeting", {"say": say})
-    assert reply.status_code == 422
-    assert "a brace in it belongs to no placeholder" in reply.json()["detail"]
+async def test_words_with_a_brace_of_no_placeholder_are_refused(calls: Calls) -> None:
+    for say in ("Hello {nam", "Hello name}", "Hello {first name}", "Hello {}"):
+        reply = await calls.call("PUT", "/templates/greeting", {"say": say})
+        assert reply.status_code == 422, say
+        assert "a brace in it belongs to no placeholder" in reply.json()["detail"]
     assert (await calls.call("GET", "/templates/greeting")).status_code == 404
 
 
