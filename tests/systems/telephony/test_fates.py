@@ -154,7 +154,13 @@ async def test_a_port_that_does_not_take_the_connection_is_a_refusal_of_the_prov
 @BOTH
 async def test_too_many_requests_are_a_refusal_that_says_when(make: Make) -> None:
     said = {"code": 20429, "message": "too many", "title": "too many"}
-    for written, ms in [("7", 7000), ("Thu, 01 Jan 1970 00:00:00 GMT", 0), ("soon", None)]:
+    for written, ms in [
+        ("7", 7000),
+        ("999999999", 3_600_000),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+        ("Sat, 01 Jan 2150 00:00:00 GMT", 3_600_000),
+        ("soon", None),
+    ]:
         act = says(429, said, Retry_After=written)
         async with far_end(act) as end, closing(make(end.url)) as provider:
             with pytest.raises(ProviderRefused) as refused:

@@ -29,6 +29,8 @@ Hundreds of handshakes at once, on one event loop, would all be late, and be tak
 that cannot be reached; and what the pool of connections costs grows with the square of them.
 """
 SOON_MS = 1_000
+LATEST_MS = 3_600_000
+"""The longest that a refusal is believed: a slip of the provider's closes nothing for years."""
 KEPT = 20
 """Connections that are kept for the next requests."""
 _SAID = 300
@@ -186,10 +188,11 @@ class Wire:
     def _retry_after_ms(self, reply: httpx.Response) -> int | None:
         written = reply.headers.get("retry-after", "").strip()
         if written.isascii() and written.isdecimal() and len(written) < 10:
-            return int(written) * 1000
+            return min(int(written) * 1000, LATEST_MS)
         try:
             at = parsedate_to_datetime(written)
-            return max(int(at.timestamp() * 1000) - self._timing.wall_at(), 0)
+            left_ms = int(at.timestamp() * 1000) - self._timing.wall_at()
+            return min(max(left_ms, 0), LATEST_MS)
         except (ValueError, OverflowError, OSError):
             return None
 
