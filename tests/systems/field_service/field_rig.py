@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -230,7 +230,11 @@ async def a_field(
         system = make(written, parts)
         app = hw.App(url)
         system.declare(app)
-        async with app, serving(app=app, systems=[system], tokens=tokens) as rig:
+        async with app, AsyncExitStack() as stack:
+            # After the server: what it still answers must not be cut off from the directory.
+            stack.push_async_callback(parts.close)
+            served = serving(app=app, systems=[system], tokens=tokens)
+            rig = await stack.enter_async_context(served)
             await parts.open(rig.url)
             world.world.inbound_urls[""] = f"{rig.url}/field-service/hooks/twilio/texts"
             field_rig = FieldRig(
@@ -243,4 +247,3 @@ async def a_field(
             finally:
                 for worker in list(field_rig.workers):
                     await field_rig.stop(worker)
-                await parts.close()

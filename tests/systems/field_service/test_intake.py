@@ -26,13 +26,14 @@ async def a_geocoder(places: dict[str, Any]) -> AsyncGenerator[str]:
     """A service that answers as Nominatim does; its URL."""
 
     async def drips() -> AsyncGenerator[bytes]:
-        while True:
+        for _ in range(100):
             yield b" "
             await REAL.pause(0.02)
 
     async def floods() -> AsyncGenerator[bytes]:
-        while True:
+        for _ in range(10):
             yield b" " * 200_000
+            await REAL.pause(0)
 
     async def search(request: Request) -> Response:
         assert request.query_params["format"] == "jsonv2"
