@@ -159,6 +159,17 @@ async def test_of_those_as_near_the_longest_idle_comes_first_and_then_the_lesser
     assert [(one.id, one.idle_since) for one in found] == [("t000003", 0), ("t000001", 1)]
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_of_a_crowd_at_one_address_the_longest_idle_with_all_skills_come_first(
+    directory: Directory,
+) -> None:
+    # Those with one of both skills have been idle longer than all that are looked through.
+    skills = [["gas"]] * 600 + [["roof"]] * 600 + [["gas", "roof"]] * 30
+    everybody = [technician(n, *BERLIN, skills=each) for n, each in enumerate(skills)]
+    await fill(directory, everybody)
+    await assert_equal(directory, everybody, *BERLIN, skills=["gas", "roof"], most=5)
+
+
 async def test_the_radius_includes_who_is_exactly_as_far(directory: Directory) -> None:
     await fill(directory, [technician(1, 52.6, 13.4), technician(2, 52.7, 13.4)])
     radius = distance_km(*BERLIN, 52.6, 13.4)
