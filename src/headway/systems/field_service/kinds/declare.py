@@ -31,7 +31,8 @@ from headway.systems.field_service.names import (
     TEXT,
 )
 
-# A worker that dies in a turn uses an attempt, and a request has many turns.
+# A worker that dies in a turn uses an attempt, and a request has many turns; what follows an end,
+# such as an alert, must not be lost however many die over it.
 _STEADY = Backoff(attempts=1_000, base="1s", cap="30s")
 _FEW = Backoff(attempts=3, base="1s", cap="10s")
 _OFTEN = Backoff(attempts=12, base="10s", cap="10m")
@@ -52,8 +53,8 @@ def declare(app: App, desk: Desk) -> None:
     for lane in (OFFERS, AFTER, RINGS):
         app.lane(lane, lease=LEASE)
     ring, text, alert = Ring(desk), Text(desk), Alert(desk)
-    app.job(name=OFFER_ENDED, lane=AFTER)(Ended(desk).ended)
-    app.job(name=OFFER_TAKEN, lane=AFTER)(Taken(desk).taken)
+    app.job(name=OFFER_ENDED, lane=AFTER, retry=_STEADY)(Ended(desk).ended)
+    app.job(name=OFFER_TAKEN, lane=AFTER, retry=_STEADY)(Taken(desk).taken)
     app.job(name=RING_ENDED, lane=AFTER)(RingEnded(desk).ended)
     app.job(name=LOOK_OVER, lane=AFTER, retry=_STEADY)(LookOver(desk).look)
     app.job(
