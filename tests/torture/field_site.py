@@ -30,6 +30,7 @@ timeout = "2s"
 [field_service]
 offer_timeout = "1500ms"
 line_wait = "5s"
+call_limit = "20s"
 text_from = "{line}"
 lines = {{ "{line}" = {channels} }}
 """
