@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.servers.fixtures import made
 from tests.servers.postgres import fresh_database
 from tests.servers.redis import RedisServer
 
+PORT = re.compile(r"""(?:--port[ =]|"127\.0\.0\.1", )(\d{4,5})""")
 RUN = {"python", "console", "toml", "json"}
 LIMIT_S = 50
 ENDING_S = 5
@@ -97,6 +100,18 @@ def _servers_for(page: Page, request: pytest.FixtureRequest) -> Generator[dict[s
 
 def _speaks_of(page: Page, variable: str) -> bool:
     return any(variable in block.text for block in page.blocks if _is_run(block))
+
+
+def test_no_two_pages_that_are_played_listen_at_the_same_port() -> None:
+    """Pages are played side by side."""
+    users: defaultdict[str, set[str]] = defaultdict(set)
+    for page in all_pages():
+        for block in page.blocks:
+            if _is_run(block):
+                for port in PORT.findall(block.text):
+                    users[port].add(page.name)
+    assert len(users) > 10
+    assert {port: names for port, names in users.items() if len(names) > 1} == {}
 
 
 @pytest.mark.parametrize("page", all_pages(), ids=lambda page: page.name)
