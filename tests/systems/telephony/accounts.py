@@ -42,7 +42,7 @@ def pem() -> str:
 
 def twilio(url: str, **more: Any) -> Account:
     return make_twilio(
-        {"account_sid": ACCOUNT, "auth_token": TOKEN, "base_url": url, "timeout": "400ms", **more}
+        {"account_sid": ACCOUNT, "auth_token": TOKEN, "base_url": url, "timeout": "8s", **more}
     )
 
 
@@ -52,7 +52,7 @@ def vonage(url: str, **more: Any) -> Application:
             "application_id": APPLICATION,
             "private_key": pem(),
             "base_url": url,
-            "timeout": "400ms",
+            "timeout": "8s",
             **more,
         }
     )
