@@ -28,6 +28,10 @@ LANE = "calls"
 _TURNS = count(1)
 _NUMBERS = count(1)
 
+_OTHERS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
 # Backends of our own tell their counts when they are told to; nobody has to wait for it.
 _READ = """
 SELECT coalesce(sum(seq_tup_read), 0)::bigint, coalesce(sum(idx_tup_fetch), 0)::bigint
@@ -66,6 +70,16 @@ async def cost(store: Store, told: Callable[[], Awaitable[dict[str, int]]]) -> d
     return {name: after[name] - before.get(name, 0) for name in after}
 
 
+def _wait_for_others(db: psycopg.Connection[Any]) -> None:
+    """Returns when all other backends of the database have ended, and so have told their counts."""
+    for _ in range(3_000):
+        row = db.execute(_OTHERS).fetchone()
+        if row is None or not row[0]:
+            return
+        db.execute("SELECT pg_sleep(0.01)")
+    pytest.fail("a backend of the store never ended")
+
+
 @pytest.mark.parametrize("many", MANY)
 async def test_claims_on_postgresql_read_no_more_rows_beside_many_jobs(
     fast_postgres_server: PostgresServer | GivenPostgres, many: int
@@ -77,6 +91,7 @@ async def test_claims_on_postgresql_read_no_more_rows_beside_many_jobs(
             nonlocal store
             await store.close()
             with psycopg.connect(url, autocommit=True) as db:
+                _wait_for_others(db)
                 row = db.execute(_READ).fetchone()
             assert row is not None
             store = open_store(url)
