@@ -113,8 +113,9 @@ async def test_claims_on_postgresql_read_no_more_rows_beside_many_jobs(
         await store.close()
     assert beside["scanned"] == 0
     assert few["fetched"] > 0
-    # Ten or a hundred times the jobs; that a step asks once more for what it knew may be.
-    assert beside["fetched"] <= 1.5 * few["fetched"]
+    # Ten or a hundred times the jobs; a step may ask once more for what it knew, and one that met
+    # another is made again.
+    assert beside["fetched"] <= 2.5 * few["fetched"]
 
 
 @pytest.mark.parametrize("many", MANY)
