@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from headway.core.errors import UnknownRecord
+from headway.systems.field_service.finding import find_record
 from headway.systems.field_service.nearby.cells import cell_of
 from headway.systems.field_service.records import Place, Technician
 from headway.systems.field_service.skills import held, skill_key
@@ -33,11 +33,7 @@ async def find_technician(
     Raises:
         UnknownRecord: there is none.
     """
-    found = await session.get(Technician, id, with_for_update=to_change or None)
-    if found is None:
-        message = f"there is no technician {id[:64]!r}"
-        raise UnknownRecord(message, hint="GET /technicians lists them")
-    return found
+    return await find_record(session, Technician, id, to_change=to_change)
 
 
 async def technician_of_phone(session: AsyncSession, phone: str) -> Technician | None:

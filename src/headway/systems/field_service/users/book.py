@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from headway.core.errors import UnknownRecord
+from headway.systems.field_service.finding import find_record
 from headway.systems.field_service.records import RoleHeld, User
 from headway.systems.field_service.skills import skill_key
 
@@ -31,11 +31,7 @@ async def find_user(
     Raises:
         UnknownRecord: there is none.
     """
-    found = await session.get(User, id, with_for_update=to_change or None)
-    if found is None:
-        message = f"there is no user {id[:64]!r}"
-        raise UnknownRecord(message, hint="GET /users lists them")
-    return found
+    return await find_record(session, User, id, to_change=to_change)
 
 
 async def users_with_role(session: AsyncSession, role: str) -> list[User]:
