@@ -8,13 +8,17 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
 # Passed on to the program behind a verb: make demo ARGS="--for 30"
 ARGS    ?=
 
+# The tests start hundreds of interpreters; without cached bytecode each compiles all of Headway again.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO   := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: setup demo test check bench torture test-all docs help
+.PHONY: setup demo test test-slow test-all test-loaded check bench torture docs help
 
 setup: $(STAMP)  ## make .venv with everything; .venv/bin/headway is then the command
 
@@ -25,19 +29,38 @@ $(BIN)/python:
 		echo "No virtual environment could be made. Where the system packages venv on its own (Debian: python3-venv), install that." >&2; \
 		exit 1; }
 
+# Not quiet: a first install takes minutes.
 $(STAMP): requirements/dev.txt pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $@
+	$(call install,$<)
 
-demo: setup  ## departures of a real day, a call centre, repairs and a mail room, live: ARGS="--for 30" ends by itself
+# A part of what setup installs, at the same versions: either may come first.
+$(DEMO): requirements/demo.txt pyproject.toml | $(BIN)/python
+	$(call install,$<)
+
+define install
+	@echo "Installing $$(grep -c '==' $(1)) packages into $(VENV)"
+	$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $(1)
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+endef
+
+demo: $(DEMO)  ## departures of a real day, a call centre, repairs and a mail room, live: ARGS="--for 30" ends by itself
 	$(BIN)/python -m examples.demo $(ARGS)
 
 test: setup  ## every test but the slow ones
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
-test-all: setup  ## every test, the slow ones too
+test-slow: setup  ## the slow ones: with `make test`, every test
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+
+test-all: setup  ## every test in one run
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
+
+# Each loop ends with the shell that started it, however that ends.
+test-loaded: setup  ## `make test` beside four busy loops
+	@for loop in 1 2 3 4; do while kill -0 $$$$ 2>/dev/null; do :; done & loops="$$loops $$!"; done; \
+	trap 'kill $$loops' EXIT; trap 'exit 129' HUP; trap 'exit 130' INT; trap 'exit 143' TERM; \
+	$(MAKE) test
 
 check: setup  ## format, lint, types, layers
 	$(BIN)/ruff format --check .
@@ -55,4 +78,4 @@ docs: setup  ## run the code blocks of the docs and follow their links
 	$(PYTEST) tests/docs $(ARGS)
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-13s%s\n", $$1, $$2 }'

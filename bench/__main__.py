@@ -32,6 +32,7 @@ CASES: dict[str, tuple[str, tuple[str, ...], Callable[[Bench], None]]] = {
     "claims": (draining.CLAIMS, ("sqlite",), draining.raw_claims),
     "drain": (draining.DRAIN, ALL, draining.against_peers),
     "two": (draining.PAIR, ALL[:3], draining.by_two),
+    "shared": (draining.SHARED, ALL[:3], draining.waiting_handlers),
     "deep": (draining.DEEP, ALL[:3], draining.by_depth),
     "gated": (draining.GATED, ALL[:3], draining.with_gates),
     "latency": ("latency at 50 jobs a second", ALL[:3], latency.at_fifty),

@@ -18,6 +18,9 @@ PAIR = "drain by two processes"
 DEEP = "drain by depth"
 GATED = "drain with gates on every job"
 CLAIMS = "raw claims"
+SHARED = "handlers that wait, by several processes"
+HANDLER_S, HANDLERS, ROUNDS = 0.2, 50, 15
+"""Of that case: how long a handler waits, how many a process has, and how many jobs each does."""
 
 
 def against_peers(bench: Bench) -> None:
@@ -86,6 +89,23 @@ def with_gates(bench: Bench) -> None:
     wide = bench.notebook.find(GATED, gated.name)
     if plain and wide:
         bench.goal("drain with three gates against none", wide.median / plain.median, least=0.5)
+
+
+def waiting_handlers(bench: Bench) -> None:
+    """What part of all handlers' time is used: a process that hoards leaves others idle."""
+    waiting = with_headway.Headway(bench.ground.store, seconds=HANDLER_S, places=HANDLERS)
+    system = PythonSystem(waiting)
+    turns: dict[str, Callable[[Place], float]] = {}
+    for workers in (1, 2, 4, 8):
+        count = workers * HANDLERS * ROUNDS
+        turns[f"{workers} processes"] = _rate(bench, system, count, workers)
+    for name, values in bench.in_turns(turns).items():
+        workers = int(name.partition(" ")[0])
+        # From the end of the first handler to the end of the last, there is one round less.
+        ideal = workers * HANDLERS * ROUNDS / (ROUNDS - 1) / HANDLER_S
+        bench.add(SHARED, name, "/s", values, f"{ideal:,.0f} is ideal")
+        ratio = sorted(values)[len(values) // 2] / ideal
+        bench.goal(f"{name} of {HANDLERS} handlers of 200 ms against ideal", ratio, least=0.95)
 
 
 def _rate(bench: Bench, system: System, count: int, workers: int = 1) -> Callable[[Place], float]:

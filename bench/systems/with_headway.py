@@ -63,17 +63,23 @@ class Headway(Peer):
     Args:
         store: which.
         gated: each job passes a Slots, a Rate and a Pool.
+        seconds: for which each handler waits.
+        places: handlers at once.
     """
 
     name = "headway"
     bulk = True
 
-    def __init__(self, store: str, *, gated: bool = False) -> None:
+    def __init__(
+        self, store: str, *, gated: bool = False, seconds: float = 0, places: int = PLACES
+    ) -> None:
         self.store = store
         self.gated = gated
+        self.seconds = seconds
+        self.places = GATED_PLACES if gated else places
 
     def open(self, url: str, handler: Handler) -> tuple[hw.App, Kind]:
-        return open_app(url, handler, wide_gates() if self.gated else ())
+        return open_app(url, handler, wide_gates() if self.gated else (), self.seconds)
 
     @asynccontextmanager
     async def producer(self, url: str) -> AsyncGenerator[Producer]:
@@ -85,7 +91,7 @@ class Headway(Peer):
     def consume(self, url: str, handler: Handler, ending: Ending) -> None:
         async def work() -> None:
             app, _ = self.open(url, handler)
-            worker = app.worker(concurrency=GATED_PLACES if self.gated else PLACES)
+            worker = app.worker(concurrency=self.places)
             ending.calls(worker.stop)
             await worker.run()
             await app.close_async()
@@ -93,12 +99,16 @@ class Headway(Peer):
         event_loop.run(work())
 
 
-def open_app(url: str, handler: Handler, gates: Sequence[GateSpec] = ()) -> tuple[hw.App, Kind]:
+def open_app(
+    url: str, handler: Handler, gates: Sequence[GateSpec] = (), seconds: float = 0
+) -> tuple[hw.App, Kind]:
     app = hw.App(url, name="bench")
 
     @app.job(name="step", lane="bench", gates=gates)
     async def step(job: hw.Job, number: int) -> None:
         del job
+        if seconds:
+            await asyncio.sleep(seconds)
         handler(number)
 
     return app, step

@@ -96,3 +96,15 @@ def test_arguments_that_are_no_object_are_refused_and_nothing_is_retried(headway
     dead(*ids)
     assert headway("retry", ids[0], "--args", "[1]").code == 2
     assert states(headway) == ["dead"]
+
+
+@pytest.mark.parametrize("command", [["cancel", "--yes"], ["retry", "--yes"], ["jobs"]])
+def test_a_lane_or_kind_that_no_job_has_is_told_with_near_names(
+    headway: Headway, command: list[str]
+):
+    headway("send", "letter", "--lane", "mail")
+    ran = headway(*command, "--lane", "mial", "--kind", "lettr")
+    assert ran.code == 0
+    assert "no job of the lane 'mial' is known (did you mean mail?)" in ran.err
+    assert "no job of the kind 'lettr' is known (did you mean letter?)" in ran.err
+    assert "note" not in headway(*command, "--lane", "mail", "--kind", "letter").err

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 
 import pytest
 
+from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
+from headway.core.errors import StoreChanged
 from headway.core.gates.opening import Hours
 from headway.core.gates.pool import Pool
 from headway.core.gates.spec import GateUse
 from headway.stores import open_store
+from headway.stores.sqlite.timing import system_clock
 from tests.cli.conftest import Headway, Ran
 from tests.cli.gates import declare, declare_line
 from tests.cli.seeding import URL, claim, enqueue, new_job, with_store
@@ -129,13 +133,10 @@ def test_hours_that_no_chore_has_extended_are_told(headway: Headway, days: int, 
 
 
 def test_a_clock_that_was_ahead_is_a_problem_until_it_is_reset(headway: Headway):
-    enqueue(new_job())
-    ahead = with_store(now) + 3_600_000
-
     async def touch(store: Store) -> list[object]:
         return list(await store.enqueue([new_job()]))
 
-    _with_clock(ahead, touch)
+    _with_clock(system_clock() + 3_600_000, touch)
     ran = headway("doctor", "--json")
     assert ran.code == 1
     assert "ahead of its clock" in problems(ran)["clock"]
@@ -157,6 +158,30 @@ def test_a_new_epoch_fences_what_ran_before(headway: Headway):
 
     assert with_store(sweep) == 1
     assert headway("job", made, "--json").document["runs"][0]["outcome"] == "lost"
+
+
+def test_a_store_that_is_suspect_is_a_problem_with_its_reason_and_remedy(headway: Headway):
+    enqueue(new_job())
+
+    async def be_replaced(store: Store) -> None:
+        await store.lead("chores", "here", 1)
+        with sqlite3.connect("headway.db") as db:
+            # An older state: the highest time that it remembers is a minute less.
+            db.execute("UPDATE number SET n = n - 60000 WHERE key = -1")
+        with pytest.raises(StoreChanged):
+            await store.claim(
+                ClaimRequest(worker="w", request=1, lanes=(("main", 1),), n=1, free=1)
+            )
+
+    with_store(be_replaced)
+    ran = headway("doctor", "--json")
+    assert ran.code == 1
+    (found,) = [one for one in ran.document["findings"] if one["health"] == "problem"]
+    assert found["subject"] == "store"
+    assert "nothing is claimed" in found["found"]
+    assert "the highest time it remembers" in found["found"]
+    assert "process " in found["hint"]
+    assert "--new-epoch" in found["hint"]
 
 
 def test_a_store_that_keeps_nothing_has_no_epoch(headway: Headway):
@@ -194,3 +219,15 @@ def test_a_folder_as_store_is_refused_as_no_file(headway: Headway, folder: Path)
     ran = headway("--store", "sqlite:///shelf", "send", "noop")
     assert ran.code == 4
     assert "shelf is no regular file" in ran.err
+
+
+def test_a_clock_that_is_not_that_of_the_machine_with_the_file_is_a_problem(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    enqueue(new_job())
+    monkeypatch.setattr(
+        "headway.cli.doctor.sqlite_file.system_clock", lambda: system_clock() + 3_600_000
+    )
+    ran = headway("doctor", "--json")
+    assert ran.code == 1
+    assert problems(ran)["file clock"].startswith("this process's clock is 1h ahead of")

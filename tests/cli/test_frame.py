@@ -3,14 +3,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from headway.cli.catalogue import COMMANDS
 from headway.cli.exits import exit_code
+from headway.cli.main import call
 from headway.core import errors
 from tests.cli.conftest import Headway
+
+Completed = Callable[[str], list[str]]
 
 
 def test_without_arguments_the_help_lists_every_command(headway: Headway):
@@ -141,6 +145,30 @@ def test_the_version_is_told_without_loading_stores_or_settings():
     assert done.stderr.strip() == "[]"
 
 
+def test_the_version_is_an_option_too(headway: Headway, folder: Path):
+    assert headway("--version").out == headway("version").out
+    assert set(headway("--version", "--json").document) == {"headway", "python"}
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["simulate", "day.toml"],
+        ["carrier", "--port", "0"],
+        ["copy", "sqlite:///a.db", "sqlite:///b.db"],
+    ],
+)
+def test_a_command_that_uses_no_store_of_that_name_refuses_the_option(
+    headway: Headway, folder: Path, line: list[str]
+):
+    for words in ([*line, "--store", "sqlite:///x.db"], ["--store", "sqlite:///x.db", *line]):
+        ran = headway(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert "does not use --store 'sqlite:///x.db'" in ran.err
+    assert list(folder.iterdir()) == []
+
+
 def test_it_can_be_run_as_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "headway", "version", "--json"],
@@ -149,6 +177,56 @@ def test_it_can_be_run_as_a_module():
         check=True,
     )
     assert "headway" in json.loads(done.stdout)
+
+
+@pytest.fixture
+def completed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Completed]:
+    """Completes a line as bash asks for it."""
+
+    def complete(line: str) -> list[str]:
+        capfd.readouterr()
+        with monkeypatch.context() as patched:
+            patched.setenv("_HEADWAY_COMPLETE", "complete_bash")
+            patched.setenv("COMP_WORDS", line)
+            patched.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+            with pytest.raises(SystemExit):
+                call([])
+        printed = capfd.readouterr()
+        assert printed.err == ""
+        return printed.out.split()
+
+    path = list(sys.path)
+    yield complete
+    sys.path[:] = path
+    sys.modules.pop("own_names", None)
+
+
+def test_completion_knows_lanes_gates_kinds_and_systems(
+    headway: Headway, folder: Path, completed: Completed
+):
+    assert completed("headway jobs --lane m") == []
+    headway("send", "noop", "--lane", "mail", "--store", "sqlite:///other.db")
+    headway("send", "letter", "--lane", "mail")
+    headway("send", "call", "--lane", "main")
+    headway("pause", "lane:mail")
+    folder.joinpath("own_names.py").write_text(
+        "import headway as hw\nprint('noise')\napp = hw.App()\n"
+        "@app.job(gates=[hw.Slots('lines', 3)])\nasync def clean(job: hw.Job): ...\n"
+    )
+    assert headway("send", "clean", "--app", "own_names.py").code == 0
+    assert completed("headway jobs --lane m") == ["mail", "main"]
+    assert completed("headway --store sqlite:///other.db jobs --lane m") == ["mail"]
+    assert completed("headway lanes set ma") == ["mail", "main"]
+    assert completed("headway gates show l") == ["lane:mail", "lines"]
+    assert completed("headway pause lane:") == ["lane:", "lane:mail", "lane:main"]
+    assert completed("headway resume kind:") == ["kind:", "kind:call", "kind:clean", "kind:letter"]
+    assert completed("headway cancel --kind ") == ["call", "clean", "letter"]
+    assert completed("headway send c") == ["call", "clean"]
+    assert completed("headway send --app own_names.py c") == ["clean"]
+    assert completed("headway worker --system ca") == ["calls"]
+    assert completed("headway migrate --system f") == ["field_service"]
 
 
 def test_completion_knows_the_commands():

@@ -130,3 +130,38 @@ def test_an_import_that_cannot_begin_is_an_error_of_the_caller(
     ran = headway("import", *line)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
+
+
+@pytest.mark.parametrize(
+    ("returns", "named"),
+    [
+        ('call.make(phone=row["phone"])', "NewJob"),
+        ('CalledOff(call.make(phone=row["phone"]), "off")', "CalledOff"),
+        ("None", "NoneType"),
+        ("row", "dict"),
+        ("'text'", "str"),
+    ],
+)
+def test_an_importer_that_returns_no_list_is_one_error(
+    headway: Headway, folder: Path, returns: str, named: str
+):
+    single = APP.replace(
+        "def calls(row):", f"def calls(row):\n    return {returns}\ndef unused(row):"
+    )
+    folder.joinpath(f"import_{named}.py").write_text(single)
+    write(folder, *({"phone": str(n)} for n in range(20)))
+    ran = headway("import", "rows.jsonl", "--app", f"import_{named}.py")
+    assert ran.code == 2
+    assert ran.err.count("\n") == 2
+    assert "stopped after 0 jobs were made" in ran.err
+    assert f"line 1: the importer returned {named}, not a list of jobs" in ran.err
+
+
+def test_an_asynchronous_importer_is_one_error(headway: Headway, folder: Path):
+    folder.joinpath("import_later.py").write_text(
+        APP.replace("def calls(row):", "async def calls(row):\n    return []\ndef unused(row):")
+    )
+    write(folder, {"phone": "1"}, {"phone": "2"})
+    ran = headway("import", "rows.jsonl", "--app", "import_later.py")
+    assert ran.code == 2
+    assert "line 1: the importer returned coroutine" in ran.err

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from headway.contract.outcomes import Died, Succeeded
@@ -109,3 +111,19 @@ def test_odd_names_are_listed_on_one_line_and_found_again(headway: Headway, name
     assert all(line.isprintable() for line in ran.out.splitlines())
     found = headway("jobs", "--json", f"--lane={name}", f"--tenant={name}", f"--subject={name}")
     assert [job["id"] for job in found.document["jobs"]] == [wanted]
+
+
+def test_the_jobs_of_an_app_are_those_in_its_store(headway: Headway, folder: Path):
+    folder.joinpath("jobs_own.py").write_text(
+        "import headway as hw\napp = hw.App('sqlite:///own.db')\nopen_one = hw.App('memory://')\n"
+        "lent = hw.App(store=open_one.store)\n"
+    )
+    headway("send", "noop", "--lane", "mail", "--store", "sqlite:///own.db")
+    headway("send", "noop", "--lane", "other", "--store", "sqlite:///third.db")
+    ran = headway("jobs", "--app", "jobs_own.py", "--json")
+    assert [job["lane"] for job in ran.document["jobs"]] == ["mail"]
+    ran = headway("jobs", "--app", "jobs_own.py", "--store", "sqlite:///third.db", "--json")
+    assert [job["lane"] for job in ran.document["jobs"]] == ["other"]
+    ran = headway("jobs", "--app", "jobs_own.py:lent")
+    assert ran.code == 2
+    assert "was given an open store" in ran.err

@@ -101,3 +101,14 @@ def test_latency_shows_what_each_lane_reaches_beside_its_target(headway: Headway
     ran = headway("lanes", "--latency", "--lane", "b")
     assert [line.split()[0] for line in ran.out.splitlines()] == ["LANE", "b"]
     assert ran.out.rstrip().endswith("handlers missing")
+
+
+@pytest.mark.parametrize("change", [["set", "--concurrency", "2"], ["reset"]])
+def test_a_change_to_a_lane_that_is_not_known_is_made_with_a_note(
+    headway: Headway, change: list[str]
+):
+    headway("send", "noop", "--lane", "mail")
+    ran = headway("lanes", *change, "mial")
+    assert ran.code == 0
+    assert "there is no lane 'mial' yet (did you mean lane:mail?)" in ran.err
+    assert headway("lanes", *change, "mail").err == ""

@@ -116,3 +116,16 @@ def test_the_id_of_a_token_is_left_in_the_log(capfd: pytest.CaptureFixture[str])
 def test_words_that_only_speak_of_secrets_are_left():
     event = {"event": "no token: create one with headway token create; basic settings hold"}
     assert hide_secrets(None, "info", dict(event)) == event
+
+
+def test_fields_of_a_message_are_fields_of_the_line(capfd: pytest.CaptureFixture[str]):
+    configure_logging(Settings(log_format="json"))
+    said = {"kind": "mail", "attempt": 3, "error": "ValueError: 'a'\x1b"}
+    message = "job failed kind=%(kind)s attempt=%(attempt)d error=%(error)r"
+    logging.getLogger("headway.worker").warning(message, said)
+    logging.getLogger("other").warning("no fields: %s", "a=%(b)s")
+    first, second = (json.loads(line) for line in capfd.readouterr().err.splitlines())
+    assert {name: first[name] for name in said} == said
+    assert (first["event"], first["level"]) == ("job failed", "warning")
+    assert second["event"] == "no fields: a=%(b)s"
+    assert "positional_args" not in second

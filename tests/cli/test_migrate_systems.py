@@ -7,8 +7,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from headway.cli.directory import SYSTEMS, directory_url
 from headway.cli.settings import Settings
-from headway.cli.systems import PLAIN, SYSTEMS, directory_url, make_systems
+from headway.cli.systems import PLAIN, make_systems
 from headway.systems.parts import Parts
 from tests.cli.conftest import Headway
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database

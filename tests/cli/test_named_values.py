@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from headway.cli.named_values import read_object, read_pairs
+from headway.cli.named_values import read_object, read_pairs, read_values
 from headway.core.errors import InvalidValue
 
 
 def test_values_that_are_json_count_as_json_and_others_are_text():
     pairs = ["n=3", "yes=true", "list=[1, 2]", "phone=+15550100", 'text="0155"', "empty=", "eq=a=b"]
-    assert read_pairs(pairs) == {
+    assert read_values(read_pairs(pairs)) == {
         "n": 3,
         "yes": True,
         "list": [1, 2],
@@ -34,7 +34,7 @@ def test_an_argument_given_twice_is_refused():
 
 def test_an_argument_that_is_no_unicode_is_refused():
     with pytest.raises(InvalidValue, match="no valid Unicode"):
-        read_pairs(["a=\udcff"])
+        read_values(read_pairs(["a=\udcff"]))
 
 
 def test_an_object_is_written_on_one_line():

@@ -96,6 +96,12 @@ def day(headway: Headway, url: str) -> list[tuple[str, int, str, str]]:
 
 
 @pytest.fixture
+def new_url(new_url: NewUrl) -> NewUrl:
+    """As everywhere, but of a schema that does not exist: these tests make and change schemas."""
+    return lambda kind: new_url(kind, made=False)
+
+
+@pytest.fixture
 def app(folder: Path) -> None:
     folder.joinpath("app.py").write_text(APP)
     folder.joinpath("leads.jsonl").write_text('{"phone": "b1"}\n{"x": 1}\n')
@@ -140,9 +146,10 @@ def test_asking_makes_no_schema_and_names_the_command_that_does(
     headway: Headway, new_url: NewUrl
 ) -> None:
     url = new_url("postgresql")
-    for line in ("jobs", "lanes", "audit", "pause all", f"copy {url} {new_url('redis')}"):
-        ran = headway(*line.split(), "--store", url)
-        assert (ran.code, ran.out) == (4, "")
+    asked = [f"{words} --store {url}" for words in ("jobs", "lanes", "audit", "pause all")]
+    for line in (*asked, f"copy {url} {new_url('redis')}"):
+        ran = headway(*line.split())
+        assert (ran.code, ran.out) == (4, ""), (line, ran.err)
         assert "holds no store yet" in ran.err
         assert "headway migrate" in ran.err
 
@@ -192,8 +199,9 @@ def test_another_format_is_refused_and_says_what_to_do(headway: Headway, new_url
 @pytest.mark.parametrize("scheme", ON_SERVERS)
 @pytest.mark.parametrize("line", ["jobs", "migrate", "send noop", "worker --drain"])
 def test_server_that_is_away_is_named_and_its_password_is_not(
-    headway: Headway, scheme: str, line: str
+    headway: Headway, scheme: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HEADWAY_STORE_WAIT", "0s")
     place = f"127.0.0.1:{free_port()}"
     mild = "?patience_ms=50" if scheme == "redis" else "/shop?patience_ms=50"
     url = f"{scheme}://someone:verysecret@{place}{mild}"

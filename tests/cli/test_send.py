@@ -51,7 +51,7 @@ def test_with_an_app_a_job_is_as_its_kind_says(headway: Headway):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["call", "phone=3"], "phone='\"0155\"'"),
+        (["call", "phone=x", "tries=many"], "phone='\"0155\"'"),
         (["call"], "the argument 'phone' is missing"),
         (["call", "fone=x", "phone=y"], "there is no argument 'fone' (did you mean 'phone'?)"),
         (["call", "phone=x", "lane=y"], "give it as --lane"),
@@ -98,3 +98,32 @@ def test_arguments_that_are_too_large_are_refused(headway: Headway):
     ran = headway("send", "noop", "x=" + "y" * 1_000_001)
     assert ran.code == 2
     assert "1000009 bytes" in ran.err
+
+
+def test_a_value_for_text_is_that_text_though_it_looks_like_json(headway: Headway, folder: Path):
+    folder.joinpath("send_texts.py").write_text(
+        """
+from __future__ import annotations
+from typing import Annotated, Literal
+import headway as hw
+
+app = hw.App()
+
+@app.job()
+async def greet(name: str, code: str | None, size: Literal["1", "2"], n: int, either: str | int):
+    pass
+"""
+    )
+    named = {"name": "1", "code": "true", "size": "2", "n": "3", "either": "4"}
+    words = [f"{name}={value}" for name, value in named.items()]
+    ran = headway("send", "greet", *words, "--app", "send_texts.py")
+    assert ran.code == 0, ran.err
+    job = headway("job", ran.out.strip(), "--json").document
+    assert job["args"] == {"name": "1", "code": "true", "size": "2", "n": 3, "either": 4}
+    words = ['name="0155"', "code=null", "size=1", "n=x", "either=1"]
+    ran = headway("send", "greet", *words, "--app", "send_texts.py")
+    assert ran.code != 0
+    assert "'n'" in ran.err
+    ran = headway("send", "greet", *words[:3], "n=1", "either=[1]", "--app", "send_texts.py")
+    job = headway("job", ran.out.strip(), "--json").document
+    assert job["args"] == {"name": "0155", "code": None, "size": "1", "n": 1, "either": "[1]"}

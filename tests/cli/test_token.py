@@ -103,6 +103,7 @@ def test_tokens_are_listed_with_their_last_use_and_without_digests(headway: Head
         "roles": ["producer"],
         "tenants": [""],
         "lanes": None,
+        "closes": [],
         "expires_at": token.spec.expires_at,
         "created_at": token.created_at,
         "created_by": "the tester",

@@ -58,7 +58,7 @@ async def hold(job: hw.Job):
 async def quick(job: hw.Job): ...
 """
 COMMAND = [sys.executable, "-m", "headway"]
-LIMIT_S = 30
+LIMIT_S = 120
 _LOOK_AGAIN = Event()
 
 

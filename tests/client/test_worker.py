@@ -213,6 +213,28 @@ async def test_workers_token_runs_jobs_though_it_may_declare_nothing() -> None:
         await operator.close_async()
 
 
+async def test_outcome_that_the_token_does_not_cover_fails_its_run_and_not_the_worker() -> None:
+    app = hw.App("memory://")
+
+    @app.job(lane="first", retry=hw.Backoff(attempts=1))
+    async def first(job: hw.Job, follow: bool) -> None:
+        if follow:
+            job.then(first.make(follow=False))
+
+    async with serving() as rig:
+        token = await rig.token(Role.WORKER, lanes=["first"])
+        async with at_work(rig.url, app, token=token):
+            refused = await rig.send(
+                kind="first", lane="first", args={"follow": True}, retry={"attempts": 1}
+            )
+            assert await final(rig, refused) is State.DEAD
+            plain = await rig.send(kind="first", lane="first", args={"follow": False})
+            assert await final(rig, plain) is State.SUCCEEDED
+        error = (await rig.ask(Role.VIEWER, f"/v1/jobs/{refused}"))["error"]
+    assert "may not send" in error
+    assert "producer" in error
+
+
 async def test_worker_of_another_token_cannot_settle_the_same_name() -> None:
     async with serving() as rig:
         one, two = await rig.token(Role.WORKER), await rig.token(Role.WORKER)

@@ -30,7 +30,7 @@ from headway.contract.views import (
     WorkersQuery,
     WorkerView,
 )
-from headway.core.job import NewJob
+from headway.core.job import TRAIL_KEPT_MS, NewJob
 from tests.client.served import Served
 
 OPEN = "open."
@@ -102,8 +102,8 @@ class ThroughStore:
     async def fire(self, request: FireRequest) -> FireReply:
         return await self.store.fire(request)
 
-    async def sweep(self, n: int) -> SweepReply:
-        return await self.store.sweep(n)
+    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
+        return await self.store.sweep(n, keep_trail_ms=keep_trail_ms)
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         return await self.store.lead(role, holder, lease_ms)

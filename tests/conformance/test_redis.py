@@ -9,6 +9,7 @@ from headway.testing.conformance import MakeStore, StoreConformance
 from tests.servers.redis import GivenRedis, RedisServer
 
 
+@pytest.mark.sampled
 class TestRedisStore(StoreConformance):
     @pytest.fixture
     def make_store(self, redis_server: RedisServer | GivenRedis) -> MakeStore:

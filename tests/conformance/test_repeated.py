@@ -13,10 +13,11 @@ from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.testing.conformance import MakeStore, StoreConformance
 from tests.conformance.twice import TwiceStore
-from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.namespaces import Namespaces
 from tests.servers.redis import GivenRedis, RedisServer
 
 
+@pytest.mark.sampled
 class TestRepeatedMemoryStore(StoreConformance):
     @pytest.fixture
     def make_store(self) -> MakeStore:
@@ -44,18 +45,9 @@ class TestRepeatedRedisStore(StoreConformance):
         )
 
 
-@pytest.fixture(scope="module")
-def database(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
-    """One database for all cases on PostgreSQL."""
-    with fresh_database(fast_postgres_server.url) as url:
-        yield url
-
-
 @pytest.mark.slow
 class TestRepeatedPostgresStore(StoreConformance):
     @pytest.fixture
-    def make_store(self, database: str) -> MakeStore:
-        mark = "&" if "?" in database else "?"
-        return lambda clock: TwiceStore(
-            open_store(f"{database}{mark}namespace=twice_{uuid4().hex}", clock=clock)
-        )
+    def make_store(self, shared_namespaces: Namespaces) -> Iterator[MakeStore]:
+        yield lambda clock: TwiceStore(open_store(shared_namespaces.url(), clock=clock))
+        shared_namespaces.take_back()

@@ -16,6 +16,7 @@ from headway.stores.memory import MemoryStore
 from headway.testing.conformance import StoreConformance
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.faulty import Fault, FaultyStore
+from tests.servers.stores import is_quick
 
 
 def groups() -> list[type[ConformanceGroup]]:
@@ -35,6 +36,17 @@ def test_suite_runs_every_group() -> None:
 def test_no_name_is_told_twice() -> None:
     names = Counter(name for group in groups() for name in vars(group) if not name.startswith("_"))
     assert [name for name, number in names.items() if number > 1] == []
+
+
+def test_a_third_of_the_suite_is_quick_on_each_server_and_not_the_same_third() -> None:
+    names = [name for group in groups() for name in vars(group) if name.startswith("test_")]
+    one, other = (
+        {name for name in names if is_quick(f"tests/conformance/test_{store}.py::Test::{name}")}
+        for store in ("postgres", "redis")
+    )
+    for quick in (one, other):
+        assert 0.28 < len(quick) / len(names) < 0.39
+    assert len(one & other) < len(one) / 2
 
 
 def test_faulty_store_does_everything_that_a_store_does() -> None:

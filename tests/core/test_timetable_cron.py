@@ -75,6 +75,20 @@ def test_cron_fires_as_a_walk_through_every_minute_says_when_clocks_change(zone,
             assert_fires_as_walked(expr, zone, *days_round(change, 1))
 
 
+@pytest.mark.parametrize(
+    "expr",
+    [
+        "27-27/4 2-2/3 * * *",
+        "5,40-40/1 1-3/9 1-31 jan-1/2,mar-dec *",
+        "15 3 * * mon-mon/2",
+        "15 3 * * SUN-0/2,wed-3/1",
+        "15 3 7-7/7,28-31/2 * 5-5/2",
+    ],
+)
+def test_a_range_of_one_value_is_that_value_whatever_step_follows_it(expr):
+    assert_fires_as_walked(expr, "Europe/Berlin", datetime(2026, 1, 20, tzinfo=UTC), 28 * 1440)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("zone", "year"), CHANGES[:5])
@@ -108,6 +122,10 @@ def expressions(draw: st.DrawFn) -> str:
             st.just("*"),
             number.map(str),
             st.tuples(number, number).map(lambda ends: "{}-{}".format(*sorted(ends))),
+            st.tuples(number, number, st.integers(1, 9)).map(
+                lambda each: "{}-{}/{}".format(*sorted(each[:2]), each[2])
+            ),
+            st.tuples(number, st.integers(1, 9)).map("{0[0]}-{0[0]}/{0[1]}".format),
             st.integers(1, high).map("*/{}".format),
             st.tuples(number, st.integers(1, 9)).map("{0[0]}/{0[1]}".format),
         )
@@ -245,6 +263,11 @@ def test_a_cron_that_can_never_fire_is_refused(expr):
             "* * * * 8",
             "*/0 * * * *",
             "5-1 * * * *",
+            "5-5/0 * * * *",
+            "5-5/x * * * *",
+            "60-60/2 * * * *",
+            "mon-mon/2 * * * *",
+            "* * L-L/2 * *",
             "a * * * *",
             "@reboot",
             "-1 * * * *",

@@ -229,6 +229,7 @@ TABLES: dict[str, Callable[[], str]] = {
         ),
     ),
     "Worker": lambda: members(hw.Worker),
+    "Failure": lambda: members(hw.Failure),
     "Job": lambda: members(
         hw.Job,
         skip=(

@@ -21,6 +21,7 @@ from headway.stores.open import open_store
 
 REPOSITORY = Path(__file__).parents[2]
 SPEED = 1200.0
+LIMIT_S = 240  # a busy machine is no reason to fail
 PROGRAM = [sys.executable, "-m", "examples.demo", "--plain", "--speed", f"{SPEED:g}"]
 
 
@@ -56,7 +57,7 @@ class Ran:
 
     def __init__(self, *arguments: str) -> None:
         with started(*arguments) as process:
-            self.printed, _ = process.communicate(timeout=50)
+            self.printed, _ = process.communicate(timeout=LIMIT_S)
             self.code = process.returncode
         folder = re.search(r"beside it is in (\S+)", self.printed)
         self.folder = Path(folder[1]) if folder else Path()
@@ -75,6 +76,7 @@ def ran() -> Ran:
     return Ran("--for", "8")
 
 
+@pytest.mark.slow
 def test_the_demo_shows_real_work_in_all_and_ends_by_itself(ran: Ran) -> None:
     assert ran.code == 0, ran.printed
     summary = re.search(
@@ -122,6 +124,7 @@ def lose_its_agent(job: dict[str, Any]) -> None:
     job["runs"][0]["permits"] = {}
 
 
+@pytest.mark.slow
 def test_a_day_that_is_not_over_is_checked_and_violations_in_it_are_found(ran: Ran) -> None:
     assert rules(ran, ran.history) == set()
     assert "lost" in rules(ran, ran.history[:-900])
@@ -130,6 +133,7 @@ def test_a_day_that_is_not_over_is_checked_and_violations_in_it_are_found(ran: R
     assert "no trail" in rules(ran, altered(ran, "cancelled", trail=[]))
 
 
+@pytest.mark.slow
 async def test_the_limits_of_the_checker_are_those_of_the_demo(ran: Ran) -> None:
     store = open_store(ran.url)
     history = History(start_at=0)
@@ -147,11 +151,12 @@ def test_an_interrupt_ends_it_gracefully_with_its_summary() -> None:
     with started() as process:
         read_until(process, r"departures: [1-9]\d* left")
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=40)
+        rest, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, rest
     assert "0 violations" in rest
 
 
+@pytest.mark.slow
 def test_a_store_that_is_in_use_is_refused(ran: Ran) -> None:
     again = Ran("--for", "1", "--store", ran.url)
     assert again.code == 2

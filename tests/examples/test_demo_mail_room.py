@@ -20,7 +20,9 @@ from examples.demo.mail_room.sender import Letter
 from headway.contract.views import JobView, RunView
 from headway.lab.history import History, read_into
 from headway.stores.open import open_store
-from tests.examples.test_demo import Ran, read_until, started
+from tests.examples.test_demo import LIMIT_S, Ran, read_until, started
+
+pytestmark = pytest.mark.slow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +36,14 @@ class Live:
     def end(self) -> tuple[int, str]:
         """Interrupts it; its exit code, and what it said at last."""
         self.process.send_signal(signal.SIGINT)
-        rest, _ = self.process.communicate(timeout=50)
+        rest, _ = self.process.communicate(timeout=LIMIT_S)
         return self.process.returncode, rest
 
     def post(self, to: str, title: str) -> None:
         """Puts a message into the mail server, past everybody."""
         message = EmailMessage()
         message["From"], message["To"], message["Subject"] = "x@example.org", to, title
-        with smtplib.SMTP("127.0.0.1", self.smtp_port, timeout=20) as server:
+        with smtplib.SMTP("127.0.0.1", self.smtp_port, timeout=LIMIT_S) as server:
             server.send_message(message)
 
     def pids(self) -> set[int]:
@@ -60,7 +62,7 @@ def live() -> Generator[Live]:
         port = re.search(r"smtp://127\.0\.0\.1:(\d+)", printed)
         assert url is not None
         assert port is not None
-        with httpx.Client(base_url=url[1], timeout=20) as http:
+        with httpx.Client(base_url=url[1], timeout=LIMIT_S) as http:
             yield Live(process=process, http=http, smtp_port=int(port[1]))
 
 
@@ -105,7 +107,7 @@ def test_workers_end_when_the_demo_is_killed() -> None:
         assert demo.pids()
         pids = demo.pids()
         demo.process.kill()
-        demo.process.wait(timeout=20)
+        demo.process.wait(timeout=LIMIT_S)
     for pid in pids:
         _ended(pid)
 
@@ -117,7 +119,7 @@ def _ended(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        assert select.select([descriptor], [], [], 30)[0], f"{pid} lives"
+        assert select.select([descriptor], [], [], LIMIT_S)[0], f"{pid} lives"
     finally:
         os.close(descriptor)
 

@@ -167,6 +167,49 @@ def test_rows_of_a_file_are_picked_mapped_and_refused_one_by_one(tmp_path: Path)
     ]
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"service": {"argument": "m", "unit": "1m"}},
+        {"hand_over": {"length": {"argument": "m", "unit": "1m"}}},
+        {"hand_over": {"length": "1m", "late_by": {"argument": "m", "unit": "1m"}}},
+        {"outcomes": {"ok": {"share": 1, "length": {"argument": "m", "unit": "1m"}}}},
+    ],
+)
+def test_a_length_that_is_negative_or_a_word_is_refused_with_its_line_and_field(
+    tmp_path: Path, kind: dict[str, object]
+) -> None:
+    minutes = [5, -3, "long", True, None, 0, 1.5]
+    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps({"air": one}) for one in minutes))
+    table = {"kind": "call", "file": "rows.jsonl", "args": {"m": {"field": "air"}}}
+    told = scenario(arrivals=[table], kinds={"call": kind})
+    arrivals = Arrivals(told, tmp_path)
+    assert [job.args["m"] for job in arrivals] == [5, 0, 1.5]
+    assert [line.split(", which")[0] for line in arrivals.refused] == [
+        f"rows.jsonl, line {number}: field 'air': the argument 'm' is {value!r}"
+        for number, value in enumerate(minutes, 1)
+        if value not in {5, 0, 1.5} or value is True
+    ]
+
+
+def test_a_length_that_no_job_of_a_table_can_have_is_refused(tmp_path: Path) -> None:
+    kinds = {"call": {"service": {"argument": "m", "unit": "1m"}}}
+    for args in ({}, {"m": -1}, {"m": {"choice": ["1", "2"]}}):
+        told = scenario(arrivals=[{"kind": "call", "backlog": 1, "args": args}], kinds=kinds)
+        with pytest.raises(InvalidValue, match=r"the argument 'm' is .*, which is no length"):
+            list(Arrivals(told, tmp_path))
+
+
+def test_rows_that_are_no_text_or_too_deep_are_refused_with_their_lines(tmp_path: Path) -> None:
+    rows = [b'{"n": "A"}', b'{"n": "\xff"}', b'{"n": ' + b"[" * 100_000, b'{"n": 1\x00}']
+    (tmp_path / "rows.jsonl").write_bytes(b"\n".join([*rows, b'{"n": ' + b"9" * 5000 + b"}"]))
+    _, jobs, refused = made(tmp_path, file="rows.jsonl", fields=["n"])
+    assert [dict(job.args) for job in jobs] == [{"n": "A"}]
+    assert [line.split(":")[0] for line in refused] == [
+        f"rows.jsonl, line {number}" for number in (2, 3, 4, 5)
+    ]
+
+
 def test_a_pattern_that_cannot_write_a_number_is_refused() -> None:
     with pytest.raises(InvalidValue, match="how to write a number"):
         read_argument({"numbered": 5, "as": "{name}"})

@@ -439,4 +439,4 @@ _COMMON = settings(
     suppress_health_check=list(HealthCheck),
 )
 SHORT = settings(_COMMON, max_examples=30, stateful_step_count=100)
-LONG = settings(_COMMON, max_examples=300, stateful_step_count=250)
+LONG = settings(_COMMON, max_examples=60, stateful_step_count=250)

@@ -41,8 +41,9 @@ async def test_restored_backup_stops_claims_until_a_new_epoch(
     assert "--new-epoch" in error.value.hint
     assert await store.new_epoch("ann", "the disk died") == 2
     assert len((await claim(store, request=3)).jobs) == 2
-    (line,) = (await store.read(TrailQuery())).rows
+    line, mark = (await store.read(TrailQuery())).rows
     assert (line.author, line.reason, line.verb) == ("ann", "the disk died", "new epoch")
+    assert (mark.verb, mark.target) == ("store changed", "store")
 
 
 async def test_new_epoch_by_another_process_is_taken_for_the_operators_word(
@@ -69,7 +70,7 @@ async def test_new_epoch_given_before_a_process_looked_counts_if_it_is_later_tha
     await doctor.new_epoch("ann", "restored")
     await doctor.close()
     site.look(store)
-    assert not await store.is_changed()
+    assert await store.suspicion() is None
     assert len((await claim(store)).jobs) == 2
 
 
@@ -82,7 +83,7 @@ async def test_epoch_of_a_backup_that_began_before_what_was_seen_stops_claims(
     store = await backed_up(site, clock)
     site.restore()
     site.look(store)
-    assert await store.is_changed()
+    assert await store.suspicion() is not None
     with pytest.raises(StoreChanged):
         await claim(store)
 

@@ -30,7 +30,7 @@ from headway.stores.postgres.store import PostgresStore
 from tests.postgres.callers import LikeDjango
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
-LIMIT = 30.0
+LIMIT = 120
 LANE = "calls"
 
 

@@ -1,12 +1,20 @@
-"""What is installed is whole."""
+"""What is installed is whole, and what must pass runs every test."""
 
 from __future__ import annotations
 
+import ast
+import json
+import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import headway
+
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "headway"
+NAMES = ("dev", "demo")
 
 
 def test_every_file_that_is_no_module_is_part_of_the_package() -> None:
@@ -26,3 +34,82 @@ def test_every_folder_with_modules_is_a_package() -> None:
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
     lost = {folder for folder in folders if not (folder / "__init__.py").exists()}
     assert {str(folder.relative_to(PACKAGE)) for folder in lost} == set()
+
+
+def test_the_requirements_of_the_demo_are_a_part_of_all_others_with_hashes() -> None:
+    texts = [(REPOSITORY / "requirements" / f"{name}.txt").read_text("utf-8") for name in NAMES]
+    whole, demo = (dict(re.findall(r"^([\w.-]+)\S*?==(\S+)", text, re.MULTILINE)) for text in texts)
+    assert set(demo.items()) < set(whole.items())
+    assert len(demo) > 50
+    for text in texts:
+        assert "://" not in text
+        pins = re.findall(r"^\S+==", text, re.MULTILINE)
+        assert len(re.findall(r"^\S+==.* \\\n    --hash=", text, re.MULTILINE)) == len(pins)
+
+
+def newly_loaded(code: str) -> set[str]:
+    """The modules that a new interpreter loads to run the code."""
+    program = f"""
+import json, sys
+before = set(sys.modules)
+{code}
+print(json.dumps(sorted(set(sys.modules) - before)), file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(done.stderr))
+
+
+def test_importing_the_package_loads_none_of_its_parts() -> None:
+    loaded = newly_loaded("import headway")
+    assert {name for name in loaded if name.startswith("headway")} == {"headway"}
+    assert {name.split(".")[0] for name in loaded} <= {"headway", *sys.stdlib_module_names}
+    assert loaded.isdisjoint({"asyncio", "dataclasses", "logging", "ssl"})
+
+
+def test_the_help_of_the_command_loads_no_command_and_no_engine() -> None:
+    loaded = newly_loaded("from headway.cli.main import call; call(['--help'])")
+    own = {name for name in loaded if name.startswith("headway")}
+    assert "headway.cli.catalogue" in own
+    assert {
+        name
+        for name in own
+        if not name.startswith(("headway.cli", "headway.core.errors"))
+        and name not in {"headway", "headway.core"}
+    } == set()
+    assert {name for name in own if name.startswith("headway.cli.commands")} == set()
+    heavy = {"anyio", "apsw", "asyncio", "fastapi", "httpx", "matplotlib", "numpy", "psycopg"}
+    heavy |= {"pydantic", "pydantic_settings", "rich", "sqlalchemy", "structlog", "uvicorn"}
+    assert loaded & heavy == set()
+
+
+def test_each_public_name_comes_from_where_type_checkers_find_it() -> None:
+    tree = ast.parse(Path(headway.__file__).read_text("utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == headway._MODULES
+    assert sorted(seen) == headway.__all__
+    assert set(dir(headway)) >= set(headway.__all__)
+    assert not hasattr(headway, "Nothing")
+
+
+def test_what_must_pass_runs_every_test_once() -> None:
+    script = (REPOSITORY / ".ci" / "run").read_text("utf-8")
+    verbs = re.findall(r"^make ([\w-]+)$", script, re.MULTILINE)
+    assert verbs == ["test", "test-slow", "check"]
+    # Without what the `make` that runs the tests was given.
+    commands = subprocess.check_output(
+        ["make", "-n", *verbs[:2], "MAKEFLAGS=", "ARGS="], text=True, cwd=REPOSITORY
+    )
+    chosen = [line for line in commands.splitlines() if "-m pytest" in line]
+    # All else is equal: each test is marked slow, or is not.
+    assert [re.sub('-m ("not slow"|slow) *$', "", line) for line in chosen] == [
+        chosen[0].removesuffix('-m "not slow" ')
+    ] * 2
+    assert chosen[0] != chosen[1]

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from headway.contract.outcomes import Verdict
+from headway.contract.views import TrailQuery, WhyQuery
 from headway.core.errors import StoreChanged
+from headway.stores.redis.link import Link, packed
+from headway.stores.redis.loop_link import LoopLink
 from headway.stores.redis.options import parse_url
+from headway.stores.redis.scripts import script
 from headway.testing.clock import FakeClock
 from tests.redis.admin import admin, claim, new_job, new_url, opened, settle
 from tests.servers.redis import GivenRedis, RedisServer
@@ -37,9 +43,9 @@ async def test_wiped_store_refuses_claims_until_a_new_epoch_and_takes_the_rest(
     url = new_url(redis_server.url)
     store = opened(url)
     await store.enqueue([new_job()])
-    assert not await store.is_changed()
+    assert await store.suspicion() is None
     _wipe(url)
-    assert await store.is_changed()
+    assert await store.suspicion() is not None
     with pytest.raises(StoreChanged) as caught:
         await claim(store)
     assert "--new-epoch" in caught.value.hint
@@ -49,7 +55,7 @@ async def test_wiped_store_refuses_claims_until_a_new_epoch_and_takes_the_rest(
     with pytest.raises(StoreChanged):
         await claim(store)
     assert await store.new_epoch("ann", "it was flushed") == 2
-    assert not await store.is_changed()
+    assert await store.suspicion() is None
     assert [one.id for one in (await claim(store)).jobs] == [job.id]
     await store.close()
 
@@ -120,4 +126,70 @@ async def test_clock_that_was_ahead_is_set_back_by_an_operator(
     clock.advance(-60_000)
     assert await store.reset_clock("ann", "the clock was wrong") == 60_000
     assert (await claim(store)).now == clock()
+    await store.close()
+
+
+async def test_mark_says_who_found_what_and_every_process_repeats_it(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    url = new_url(redis_server.url)
+    store = opened(url)
+    (job,) = await store.enqueue([new_job()])
+    kept = _kept(url)
+    _wipe(url)
+    with pytest.raises(StoreChanged) as refused:
+        await claim(store)
+    newcomer = opened(url)
+    found = await newcomer.suspicion()
+    assert found is not None
+    assert found.by.startswith("process ")
+    assert "was seen before" in found.reason
+    assert refused.value.message == found.message
+    (line,) = (await newcomer.read(TrailQuery())).rows
+    assert (line.at, line.author, line.reason) == (found.at, found.by, found.reason)
+    assert (line.verb, line.target) == ("store changed", "store")
+    waiting = new_job()
+    await newcomer.enqueue([waiting])
+    why = await newcomer.read(WhyQuery(id=waiting.id))
+    assert why is not None
+    assert found.reason in why.sentence
+    assert "--new-epoch" in why.sentence
+    # The first store is put back whole, and nobody has doubted it.
+    _put_back(url, kept)
+    back = opened(url)
+    assert [one.id for one in (await claim(back)).jobs] == [job.id]
+    for one in (store, newcomer, back):
+        await one.close()
+
+
+async def test_link_to_a_server_that_was_replaced_proves_nothing(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    url = new_url(redis_server.url)
+    options = parse_url(url)
+    store = opened(url)
+    await store.enqueue([new_job(), new_job()])
+    # An older state stands in another database, to which only an old link leads.
+    with admin(url) as other:
+        for key in other.scan_iter(f"{{headway:{options.namespace}}}:*"):
+            other.copy(key, key, destination_db=1)
+    await store.lead("chores", "me", 1_000)
+    before = store._sight.packed
+    while store._sight.packed == before:
+        await store.lead("chores", "me", 1_000)
+    link = store._calls.pool.connect()
+    link.close()
+    old = LoopLink(Link(link.address, options, options.account, 1), 10)
+    await old.call(packed("SCRIPT", "LOAD", script("verbs.claim").text))
+    loop = asyncio.get_running_loop()
+    store._calls._links.pop((loop, False)).close()
+    store._calls._links[loop, False] = old
+    assert len((await claim(store)).jobs) == 2
+    assert await store.suspicion() is None
+    facts = f"{{headway:{options.namespace}}}:facts"
+    with admin(url) as other:
+        assert not other.hexists(facts, "suspect")
+        other.select(1)
+        assert not other.hexists(facts, "suspect")
+        other.flushdb()
     await store.close()

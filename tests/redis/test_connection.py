@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from headway.contract.claims import BeatRequest
+from headway.contract.signals import Signal, SignalKind
 from headway.contract.views import JobQuery, JobsQuery
 from headway.core.errors import (
     OutcomeUnknown,
@@ -371,3 +374,31 @@ def test_link_tells_what_was_sent_from_what_was_not(own_server: RedisServer) -> 
     link.close()
     with pytest.raises(NotSentError):
         Link(options.addresses[0], options, options.account)
+
+
+async def test_beat_passes_the_calls_that_wait_on_the_link_of_its_loop(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    store = opened(new_url(redis_server.url))
+    beat = BeatRequest(worker="w", lease_ms=30_000)
+    note = Signal(key="", event="e", kind=SignalKind.NOTE, label="x", body=b"1" * 10_000)
+    # Both links are there from now on.
+    await store.beat(beat)
+    await store.signal(replace(note, key="first"))
+    order: list[str] = []
+
+    async def noted(what: str, asked: Awaitable[object]) -> None:
+        await asked
+        order.append(what)
+
+    # More than all buffers of a connection hold: the last ones cannot be sent before the beat.
+    waiting = [
+        asyncio.ensure_future(noted("signal", store.signal(replace(note, key=f"k{n}"))))
+        for n in range(3_000)
+    ]
+    await asyncio.sleep(0)  # noqa: TID251  (lets the signals be sent; no time passes)
+    await noted("beat", store.beat(beat))
+    await asyncio.gather(*waiting)
+    assert len(order) == 3_001
+    assert order[-1] == "signal"
+    await store.close()

@@ -114,7 +114,7 @@ async def test_power_cut_takes_what_was_not_synced_and_the_store_says_so() -> No
         # Nobody is given what another may hold, until somebody has looked into it.
         with pytest.raises(StoreChanged):
             await claim(store, request=2)
-        assert await store.is_changed()
+        assert await store.suspicion() is not None
         await store.new_epoch("ann", "the power was cut")
         assert [one.created for one in await store.enqueue(synced)] == [False] * 20
         assert [one.created for one in await store.enqueue(lost)] == [True] * 20

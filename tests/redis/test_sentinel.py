@@ -147,7 +147,7 @@ async def test_replica_that_had_not_all_is_an_older_store_until_somebody_says_go
     with pytest.raises(StoreChanged) as refused:
         await claim(store, 2)
     assert "--new-epoch" in refused.value.hint
-    assert await store.is_changed()
+    assert await store.suspicion() is not None
     # Sending goes on, and whoever comes new is warned as well.
     more = new_job()
     await store.enqueue([more])

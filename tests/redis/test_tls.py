@@ -16,7 +16,7 @@ from tests.redis.admin import new_job, new_url, opened
 from tests.servers.certificates import self_signed
 from tests.servers.redis import GivenRedis, RedisServer
 
-LIMIT = 20.0
+LIMIT = 120
 
 
 class TlsEnd:

@@ -10,7 +10,7 @@ from tests.redis.admin import admin, claim, new_job, new_url, opened
 from tests.servers.proxy import Proxy
 from tests.servers.redis import GivenRedis, RedisServer
 
-LIMIT = 20.0
+LIMIT = 120
 
 
 @pytest.fixture

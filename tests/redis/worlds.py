@@ -115,7 +115,9 @@ def _fairness(random: Random) -> World:
         tenant: random.randint(0, 5) * 500_000 for tenant in _TENANTS if random.random() < 0.7
     }
     weights = {tenant: random.choice([1, 2, 3, 7]) for tenant in _TENANTS if random.random() < 0.5}
-    return {"level": random.choice([0, 1_000_000]), "starts": starts, "weights": weights}
+    held = [tenant for tenant in _TENANTS if random.random() < 0.4]
+    level = random.choice([0, 1_000_000])
+    return {"level": level, "starts": starts, "weights": weights, "held": held}
 
 
 def decided(given: World) -> World:
@@ -127,6 +129,8 @@ def decided(given: World) -> World:
     if told is not None:
         starts = dict(told["starts"])
         fairness = Fairness(level=told["level"], starts=starts, weights=told["weights"])
+        fairness.ready.update((flow["flow"], flow["tenant"]) for flow in given["flows"])
+        fairness.held.update(told["held"])
     decision = decide(
         [_flow_view(flow, views) for flow in given["flows"]],
         lambda use: views[use.name],
@@ -135,10 +139,13 @@ def decided(given: World) -> World:
         given["free"],
         fairness,
     )
+    if fairness:
+        fairness.raise_level()
     return {
         **_told(decision),
         "gates": {name: _left(view) for name, view in views.items()},
         "tenants": fairness.starts if fairness else {},
+        "level": fairness.level if fairness else 0,
     }
 
 
@@ -220,6 +227,12 @@ for place, given in ipairs(request) do
   if given.fairness then
     local told = given.fairness
     fairness = Fairness.new(told.level, told.starts, told.weights)
+    for _, flow in ipairs(given.flows) do
+      fairness.ready[flow.flow] = flow.tenant
+    end
+    for _, tenant in ipairs(told.held) do
+      fairness.held[tenant] = true
+    end
   end
   local decision = Claiming.decide(given.flows, function(use)
     return views[use.name]
@@ -233,6 +246,10 @@ for place, given in ipairs(request) do
   for at, one in ipairs(decision.parks) do
     answer.parks[at] = { one.head.id, one.flow, one.gate, one.never_fits }
   end
+  if fairness then
+    Fairness.raise_level(fairness)
+  end
+  answer.level = fairness and fairness.level or 0
   answer.gates, answer.tenants = {}, fairness and fairness.starts or {}
   for name, view in pairs(views) do
     local members = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,25 @@ def test_store_that_the_app_was_given_is_not_closed_by_it() -> None:
         assert owner._background.run(owner.store.read(JobQuery(id=sent.id)))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda app: app.open(),
+        lambda app: app.send("noop"),
+        lambda app: app.send_many([app.kind("noop").make()]),
+    ],
+    ids=["open", "send", "send_many"],
+)
+@pytest.mark.filterwarnings("error")
+def test_store_that_cannot_be_opened_leaves_no_coroutine_behind(
+    tmp_path: Path, call: Callable[[hw.App], object]
+) -> None:
+    app = hw.App(f"sqlite:///{tmp_path}/nowhere/jobs.db")
+    with pytest.raises(hw.HeadwayError):
+        call(app)
+    gc.collect()  # what was never awaited is reported when it is collected
+
+
 def test_environment_says_where_the_store_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -123,3 +144,39 @@ def test_signals_that_say_nothing_or_too_much_are_refused() -> None:
 def test_everything_public_is_named_once_and_in_order() -> None:
     assert sorted(set(hw.__all__)) == hw.__all__
     assert all(hasattr(hw, name) for name in hw.__all__)
+
+
+@pytest.mark.parametrize("lanes", ["calls:fast", "calls:", "calls,mail:-1", "a:2:b"])
+def test_a_weight_of_a_lane_that_is_no_number_is_refused(lanes: str) -> None:
+    with (
+        hw.App("memory://") as app,
+        pytest.raises(hw.InvalidValue, match=r"the weight of the lane .* is .*, not a number"),
+    ):
+        app.worker(lanes=lanes)
+
+
+def test_a_lane_with_a_colon_is_served_with_a_weight_behind_it() -> None:
+    with hw.App("memory://") as app:
+        assert app.worker(lanes="a:b:1,c").settings.lanes == (("a:b", 1), ("c", 1))
+        assert app.worker(lanes=["a:b"]).settings.lanes == (("a:b", 1),)
+
+
+async def test_a_worker_of_a_lane_that_nothing_knows_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = hw.App("memory://")
+
+    @app.job(lane="calls")
+    async def call() -> None: ...
+
+    async with app:
+        await app.send_async(call, lane="letters")
+        before = app.worker(lanes="letters,cals,nosuch").settings.before
+        assert before is not None
+        await before()
+        await app.worker(lanes="calls,letters").settings.before()
+        await app.worker().settings.before()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "the worker serves an unknown lane: lane='cals'; did you mean 'calls'?",
+        "the worker serves an unknown lane: lane='nosuch'",
+    ]

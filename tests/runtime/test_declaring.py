@@ -9,6 +9,7 @@ import pytest
 
 import headway as hw
 from headway.contract.views import GatesQuery, LanesQuery, SpecsQuery, TimetableQuery
+from headway.core.errors import InvalidValue
 from tests.runtime.watched import WatchedStore
 
 
@@ -251,7 +252,10 @@ def test_unusable_options_of_a_worker_are_refused(
 def test_lanes_of_a_worker_are_read_from_text_mapping_or_list(plain: hw.App) -> None:
     for lanes in ("a, b:2", {"a": 1, "b": 2}, ["a", ("b", 2)]):
         assert plain.worker(lanes=lanes).settings.lanes == (("a", 1), ("b", 2))
-    assert plain.worker(lanes="lane:with:colons").settings.lanes == (("lane:with:colons", 1),)
+    named = plain.worker(lanes="lane:with:colons:1").settings.lanes
+    assert named == (("lane:with:colons", 1),)
+    with pytest.raises(InvalidValue, match="the weight of the lane 'lane:with' is 'colons'"):
+        plain.worker(lanes="lane:with:colons")
 
 
 async def test_store_is_told_gates_lanes_and_entries_once(app: hw.App, store: WatchedStore) -> None:

@@ -10,6 +10,12 @@ import pytest
 
 import headway as hw
 from headway.core.errors import StoreCorrupt
+from headway.runtime.timing import Timing
+from headway.runtime.worker.heartbeat import Heartbeat
+from headway.runtime.worker.held import Held
+from headway.runtime.worker.lease import Lease
+from headway.stores.memory import MemoryStore
+from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore
 from tests.runtime.watched import LIMIT, WatchedStore, beat_soon, soon, working
 
@@ -131,3 +137,46 @@ async def test_operation_that_fails_is_repeated_and_every_job_runs_once(
         views = [await watched.ends(one.id) for one in sent]
     assert {(view.state, view.result) for view in views} == {("succeeded", b"1")}
     assert sorted(ran) == list(range(20))
+
+
+async def test_time_of_the_store_that_stands_still_is_logged_once_until_it_moves(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Quick(Timing):
+        """Two seconds pass between two beats, at once."""
+
+        seconds = 0.0
+
+        def monotonic(self) -> float:
+            return self.seconds
+
+        async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+            beats.append(self.seconds)
+            self.seconds += 2
+            # It was set back at the start; it goes on after the fourth beat and stops once more.
+            if len(beats) == 4:
+                clock.advance(1)
+            if len(beats) == 6:
+                raise asyncio.CancelledError
+            return False
+
+    beats: list[float] = []
+    clock = FakeClock()
+    heartbeat = Heartbeat(
+        MemoryStore(clock),
+        "w",
+        name="",
+        lanes=("main",),
+        held=Held(),
+        lease=Lease(30_000),
+        timing=Quick(),
+        on_reply=lambda _: None,
+        on_lapse=lambda: None,
+    )
+    with pytest.raises(asyncio.CancelledError):
+        await heartbeat.run()
+    said = [one.getMessage() for one in caplog.records if "stands still" in one.getMessage()]
+    assert [one.split()[6] for one in said] == [
+        "2026-01-01T00:00:00Z:",
+        "2026-01-01T00:00:00.001Z:",
+    ]

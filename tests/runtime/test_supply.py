@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+import headway as hw
 from headway.contract.claims import Claimed
 from headway.core.job import DEFAULT_POLICY
-from headway.runtime.timing import Timing
+from headway.lab.virtual_loop import VirtualLoop, run_virtually
+from headway.lab.virtual_timing import VirtualTiming
+from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.floor import Floor
 from headway.runtime.worker.held import Held
 from headway.runtime.worker.lease import Lease
-from headway.runtime.worker.prefetch import Prefetch
+from headway.runtime.worker.prefetch import LOOKS_HELD, Prefetch, Surplus
 from headway.runtime.worker.settler import Settler
 from headway.runtime.worker.store_time import StoreTime
+from headway.stores import open_store
 
 
 def claimed(number: int, *, gated: bool = False) -> Claimed:
@@ -98,6 +104,94 @@ def test_prefetch_follows_the_speed_of_the_handlers() -> None:
     assert prefetch.target == 2_000
 
 
+def test_handlers_that_end_together_are_not_taken_for_quick_ones() -> None:
+    prefetch = Prefetch(2_000)
+    prefetch.mark(10.0, 0, idle=True)
+    for n in range(1, 40):
+        # Fifty handlers of 200 ms end within two milliseconds, and several claims see some of them.
+        burst = 10.0 + n * 0.2
+        prefetch.measure(burst, 50 * n - 49)
+        prefetch.mark(burst + 0.001, 50 * n - 30)
+        prefetch.measure(burst + 0.002, 50 * n)
+        assert 12 <= prefetch.target <= 30
+        prefetch.mark(burst + 0.002, 50 * n)
+
+
+@pytest.mark.parametrize(("took", "target"), [(0.001, 100), (0.1, 200), (9.0, 500)])
+def test_more_is_held_ready_if_claims_take_long_but_at_most_half_a_second_of_work(
+    took: float, target: int
+) -> None:
+    prefetch = Prefetch(2_000)
+    prefetch.mark(10.0, 0, took=took, idle=True)
+    prefetch.measure(11.0, 1_000)
+    assert prefetch.target == target
+
+
+def test_speed_is_measured_from_the_end_of_an_idle_time() -> None:
+    prefetch = Prefetch(2_000)
+    prefetch.mark(10.0, 0, idle=True)
+    prefetch.mark(500.0, 50, idle=True)
+    prefetch.measure(500.01, 150)
+    assert prefetch.target == 1_000
+
+
+def test_handlers_that_become_slow_are_seen_at_once() -> None:
+    prefetch = Prefetch(2_000)
+    prefetch.mark(10.0, 0, idle=True)
+    prefetch.measure(10.5, 20_000)
+    assert prefetch.target == 2_000
+    for n in range(1, 12):
+        prefetch.mark(10.5 + n * 0.2 - 0.2, 20_000 + 50 * (n - 1))
+        prefetch.measure(10.5 + n * 0.2, 20_000 + 50 * n)
+    assert prefetch.target == 25
+
+
+def test_measuring_before_the_first_claim_sets_nothing() -> None:
+    prefetch = Prefetch(2_000)
+    prefetch.measure(10.0, 5)
+    assert prefetch.target == 0
+
+
+def test_jobs_that_no_handler_starts_are_kept_half_a_second_while_there_is_a_backlog() -> None:
+    surplus = Surplus(2_000, 0)
+    kept = [surplus.keep(2_000 - n, n, dry=False) for n in range(1, LOOKS_HELD)]
+    assert kept == [2_000 - n for n in range(1, LOOKS_HELD)]
+    # Ten started in that time, so that ten are about to start.
+    assert surplus.keep(1_990, 10, dry=False) == 10
+    # What is left is held anew.
+    assert surplus.keep(9, 11, dry=False) == 9
+
+
+def test_jobs_that_no_handler_starts_are_given_back_at_once_when_the_lanes_are_dry() -> None:
+    surplus = Surplus(25, 100)
+    assert surplus.keep(13, 112, dry=True) == 12
+    assert surplus.keep(12, 112, dry=True) == 0
+
+
+def test_quick_handlers_keep_all_that_they_start_soon() -> None:
+    surplus = Surplus(2_000, 0)
+    assert surplus.keep(750, 1_250, dry=True) == 750
+    assert surplus.keep(0, 2_000, dry=True) == 0
+    surplus = Surplus(2_000, 0)
+    for n in range(1, 40):
+        assert surplus.keep(2_000, 1_250 * n, dry=False) == 2_000
+
+
+async def test_floor_hands_back_what_would_start_last() -> None:
+    floor = await floor_of(1, [claimed(n) for n in range(5)])
+    assert floor.filled.is_set()
+    floor.next()
+    assert floor.started == 1
+    floor.keep_ready(2, "not started in time")
+    assert [one.id for one in floor.plain] == ["job 1", "job 2"]
+    assert floor.settler.pending == 2
+    assert floor.started == 1
+    floor.withdraw(frozenset({("job 2", 2)}))
+    assert floor.started == 1
+    floor.next()
+    assert floor.started == 2
+
+
 def test_lease_ends_are_counted_from_the_sending_and_never_shrink() -> None:
     lease = Lease(30_000)
     assert not lease.lapsing(1e9)
@@ -132,3 +226,60 @@ def test_beat_carries_the_newest_progress_once_and_again_if_it_failed() -> None:
     held.note_progress(("a", 1), b"newer")
     held.put_back(taken)
     assert held.take_progress() == (("a", 1, b"newer"),)
+
+
+class Far:
+    """A store whose claims and settlements take 2 ms in virtual time, and go one at a time."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._turn = asyncio.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._inner, name)
+        if name not in {"claim", "settle"}:
+            return operation
+
+        async def far(request: Any) -> Any:
+            await pause(0.001)
+            async with self._turn:
+                await pause(0.001)
+                return await operation(request)
+
+        return far
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_workers_share_a_queue_so_that_hardly_a_handler_is_idle(workers: int) -> None:
+    rounds, handlers, seconds = 15, 50, 0.2
+
+    async def work(loop: VirtualLoop) -> float:
+        app = hw.App(
+            store=Far(open_store("memory://", clock=loop.clock)), timing=VirtualTiming(loop)
+        )
+        count, done, begun_at = workers * handlers * rounds, 0, loop.time()
+        all_done = asyncio.Event()
+
+        @app.job()
+        async def step() -> None:
+            nonlocal done
+            # All that began together end together, which must not be taken for speed.
+            await pause(seconds)
+            done += 1
+            if done == count:
+                all_done.set()
+
+        await app.send_many_async(step.make() for _ in range(count))
+        crew = [
+            app.worker(concurrency=handlers, heartbeat="task", chores=False) for _ in range(workers)
+        ]
+        tasks = [asyncio.ensure_future(one.run()) for one in crew]
+        await all_done.wait()
+        took = loop.time() - begun_at
+        for one in crew:
+            one.stop()
+        await asyncio.gather(*tasks)
+        return rounds * seconds / took
+
+    # A last round that not all workers share is a sixteenth of the whole.
+    assert run_virtually(work, 1_700_000_000_000) >= 0.9

@@ -332,7 +332,7 @@ async def test_a_traced_store_can_do_all_that_the_store_can(
         for door in (InsertsWithin, Mendable):
             assert isinstance(app.store, door) is isinstance(store, door), (kind, door)
         if isinstance(app.store, Mendable):
-            assert not await app.store.is_changed()
+            assert await app.store.suspicion() is None
         await store.close()
 
 

@@ -11,7 +11,7 @@ from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.enqueue import Enqueued
 from headway.contract.views import GatesQuery
 from headway.core.job import NewJob
-from tests.runtime.watched import WatchedStore, soon, working
+from tests.runtime.watched import WatchedStore, beat_soon, soon, working
 
 
 async def test_job_is_run_with_its_arguments_and_its_result_is_kept(
@@ -359,3 +359,69 @@ async def test_closed_lane_starts_nothing_until_it_is_opened(
         await store.open_gate("lane:main")
         view = await store.ends(sent.id)
     assert view.state == "succeeded"
+
+
+async def test_jobs_that_a_busy_worker_holds_ready_go_to_one_that_is_idle(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job, n: int) -> str:
+        if not n:
+            begun.set()
+            await go_on.wait()
+        return "done"
+
+    first = await app.send_async(work, n=0)
+    async with working(app, concurrency=1, name="busy", chores=False) as busy:
+        await soon(begun)
+        shift: Any = busy._shift
+        # As if its handlers had been quick so far, and there had been a backlog.
+        shift._claimer._prefetch.target = 20
+        shift._claimer._dry = False
+        held = [await app.send_async(work, n=n) for n in range(1, 9)]
+        shift.floor.asked.set()
+
+        async def all_held() -> bool:
+            return len(shift.floor.plain) == len(held)
+
+        await store.until(all_held)
+        async with working(app, concurrency=2, name="idle", chores=False) as idle:
+            for sent in held:
+                view = await store.ends(sent.id)
+                assert (view.state, view.runs[-1].worker) == ("succeeded", idle.id)
+                assert [run.outcome for run in view.runs[:-1]] == ["released"]
+                assert view.attempt == 1
+        go_on.set()
+        assert (await store.ends(first.id)).runs[-1].worker == busy.id
+
+
+async def test_worker_without_a_free_handler_leaves_new_jobs_to_others(
+    app: hw.App, store: WatchedStore
+) -> None:
+    begun = asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    await app.send_async(work)
+    async with working(app, concurrency=1, chores=False, grace="0s") as busy:
+        await soon(begun)
+        shift: Any = busy._shift
+        shift._claimer._prefetch.target = 20
+        shift._claimer._dry = True
+        claims = len(store.asked("claim"))
+        sent = await app.send_async(work)
+        shift.floor.asked.set()
+        beats = len(store.asked("beat"))
+        beat_soon(busy)
+
+        async def beaten() -> bool:
+            return len(store.asked("beat")) > beats
+
+        await store.until(beaten)
+        assert len(store.asked("claim")) == claims
+        assert (await store.job(sent.id)).state == "waiting"

@@ -13,7 +13,7 @@ from headway.contract.operate import ActRequest, Verb
 from headway.contract.views import JobQuery
 from headway.core.state import FINAL
 
-LIMIT = 20.0
+LIMIT = 120.0
 OPERATIONS = frozenset(
     {
         "act",
@@ -48,9 +48,9 @@ class WatchedStore:
         if name not in OPERATIONS:
             return operation
 
-        async def passed_on(*args: Any) -> Any:
+        async def passed_on(*args: Any, **named: Any) -> Any:
             try:
-                reply = await operation(*args)
+                reply = await operation(*args, **named)
             except BaseException as error:
                 self._note(name, args, error)
                 raise

@@ -22,7 +22,7 @@ from headway.server.service import Service
 from headway.server.system import System
 from headway.stores import open_store
 
-LIMIT_S = 30
+LIMIT_S = 120
 """How long a test waits for a reply before it fails."""
 
 
@@ -53,6 +53,7 @@ class Rig:
         name: str = "",
         tenants: Sequence[str] | None = None,
         lanes: Sequence[str] | None = None,
+        closes: Sequence[str] = (),
         expires_at: int | None = None,
     ) -> str:
         """Makes a token in the store; its text."""
@@ -64,6 +65,7 @@ class Rig:
             secrets=(new.secret,),
             tenants=None if tenants is None else tuple(tenants),
             lanes=None if lanes is None else tuple(lanes),
+            closes=tuple(closes),
             expires_at=expires_at,
         )
         await self.store.define(DefineRequest(items=(SetToken(spec=spec),), author="the rig"))

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 from uuid import uuid4
 
 import httpx
 import pytest
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 from headway.contract.definitions import DefineRequest, RevokeToken
 from headway.contract.tokens import Role
-from headway.core.errors import InvariantBroken
+from headway.core.errors import Forbidden, InvariantBroken
 from headway.runtime.token_text import new_token
+from headway.server.access.caller import Caller
 from headway.server.access.permissions import ROLES, Permission
 from headway.server.access.policy import policy_of
+from headway.server.bodies.signal import SignalBody
 from headway.server.build import build
 from headway.server.options import ServerOptions
 from headway.server.routes.catalogue import ROUTERS
 from headway.server.service import Service
 from headway.stores import open_store
+from headway.systems.lanes.routes import dead, enqueue, pull, settle
+from headway.systems.lanes.system import LanesSystem
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
@@ -259,3 +264,316 @@ async def test_what_is_anothers_is_unknown_or_forbidden_in_every_route(role: Rol
         assert await rig.ask(Role.ADMIN, f"/v1/jobs/{theirs}") == before
         entries = await rig.ask(Role.ADMIN, "/v1/timetable")
         assert [one["spec"]["enabled"] for one in entries["rows"]] == [True]
+
+
+# ---------------------------------------------------------------------- the parts of a body
+
+
+_WORK = "kind args lane priority tenant subject candidates"
+_POLICY = (
+    "gates stage retry timeout start_within on_deadline reconcile reconcile_within on_final keep"
+    " key_for cascade on_accepted"
+)
+_CLAIM = "worker lanes order max free lease wait request after"
+_PULLED = "worker job_id run tenant"
+_RUN = "job run outcome"
+
+OWN = {
+    "JobBody": f"{_WORK} {_POLICY} due expires key id",
+    "RecurringBody": f"{_WORK} {_POLICY}",
+    "GateBody": "gate name zone amount hold",
+    "RetryBody": "attempts base factor cap jitter",
+    "FollowUpBody": "kind lane states",
+    "AcceptedBody": "kind lane",
+    "ReasonBody": "reason",
+    "EditBody": "reason args priority due",
+    "MovesBody": "reason args priority due verb ids filter limit dry",
+    "FilterBody": "lane tenant kind subject key states",
+    "LaneBody": "concurrency lease target fair weights max_backlog",
+    "UntilBody": "reason after until",
+    "SlotsBody": "kind capacity shared",
+    "RateBody": "kind limit per shared",
+    "PoolBody": "kind members strategy shared",
+    "HoursBody": "kind hours days tz exceptions",
+    "GateNumbersBody": "reason capacity limit per members",
+    "ClosureBody": "reason after until gate",
+    "PermitBody": "reason gate job",
+    "EntryBody": "schedule tz anchor misfire misfire_cap overlap enabled",
+    "TokenBody": "name roles tenants lanes closes expires",
+    "RotateBody": "grace",
+    "ClaimBody": _CLAIM,
+    "LaneWeightBody": "name weight",
+    "SettlementBody": "worker outcomes",
+    "SucceededBody": f"{_RUN} result",
+    "FailedBody": f"{_RUN} error after until",
+    "DeadBody": f"{_RUN} reason error",
+    "SnoozedBody": f"{_RUN} after until",
+    "NextStageBody": f"{_RUN} stage gates",
+    "ReleasedBody": f"{_RUN} reason",
+    "HandedOverBody": f"{_RUN} key timeout",
+    "KnownAsBody": f"{_RUN} key",
+    "ReturnedBody": f"{_RUN} error",
+    "GaveBackBody": f"{_RUN} gate",
+    "UnfitBody": f"{_RUN} reason",
+    "CloseBody": "gate after until reason",
+    "LeaseBody": "worker running request lease lanes name leaving",
+    "RunningBody": "job run progress",
+    "SignalBody": "event final progress note extend body reason after candidate offer known_as",
+    "EnqueueBody": "lane type payload job_id due tenant",
+    "PullBody": _CLAIM,
+    "AckBody": f"{_PULLED} result",
+    "FailBody": f"{_PULLED} error after dead",
+    "ExtendBody": f"{_PULLED} lease progress",
+    "LanesRetryBody": "job_ids lane type payload limit reason tenant",
+}
+"""What each body carries that its route's own permission is enough for."""
+
+SETTLEMENT, ENTRY = "POST /v1/settlements", "PUT /v1/timetable/{name:path}"
+NEEDS = {
+    "then": (SEND, SETTLEMENT),
+    "close": (DEFINE, SETTLEMENT),
+    "job": (SEND, ENTRY),
+}
+"""What needs a permission besides its route's: that of the route that does the same by itself."""
+
+
+def body_models() -> dict[str, type[BaseModel]]:
+    """The models of all bodies, and of all that lies in them, by name."""
+    found: dict[str, type[BaseModel]] = {"SignalBody": SignalBody}
+    routers = (*ROUTERS, enqueue.ROUTES, pull.ROUTES, settle.ROUTES, dead.ROUTES)
+    for router in routers:
+        for route in router.routes:
+            if isinstance(route, APIRoute) and route.body_field is not None:
+                _gather(route.body_field.field_info.annotation, found)
+    return found
+
+
+def _gather(annotation: Any, found: dict[str, type[BaseModel]]) -> None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        system = "Lanes" if ".systems.lanes." in annotation.__module__ else ""
+        name = annotation.__name__
+        if system and name in found and found[name] is not annotation:
+            name = system + name
+        if name not in found:
+            found[name] = annotation
+            for field in annotation.model_fields.values():
+                _gather(field.annotation, found)
+        assert found[name] is annotation, name
+    else:
+        for one in get_args(annotation):
+            _gather(one, found)
+
+
+def test_every_part_of_a_body_is_covered_by_a_permission():
+    carried = {name: {*model.model_fields} for name, model in body_models().items()}
+    outcomes = {name for name, fields in carried.items() if "outcome" in fields}
+    besides = {name: {"then", "close"} for name in outcomes} | {"EntryBody": {"job"}}
+    assert carried == {
+        name: {*fields.split()} | besides.get(name, set()) for name, fields in OWN.items()
+    }
+    assert {part for parts in besides.values() for part in parts} == {*NEEDS}
+
+
+@asynccontextmanager
+async def a_run(token: str, rig: Rig, **more: Any) -> AsyncIterator[dict[str, Any]]:
+    """A run in the lane `mine` that a token holds; it is still held at the end."""
+    job = await rig.send(lane=MINE, **more)
+    body = {"worker": "w", "lanes": [MINE]}
+    claimed = await rig.call(token, "POST", "/v1/claims", body)
+    assert [one["id"] for one in claimed.json()["jobs"]] == [job]
+    yield {"job": job, "run": 1, "outcome": "succeeded"}
+
+
+async def said_with(
+    rig: Rig, token: str, part: str, run: dict[str, Any] | None, value: Any
+) -> httpx.Response:
+    """The answer to a body with one part."""
+    _, route = NEEDS[part]
+    method, path = calls(route)
+    body = {"schedule": "every 1h", part: value}
+    if run is not None:
+        body = {"worker": "w", "outcomes": [{**run, part: value}]}
+    return await rig.call(token, method, path, body)
+
+
+PART_VALUES: dict[str, Any] = {
+    "then": [{"kind": "noop", "lane": MINE}],
+    "close": [{"gate": "theirs", "after": "1m"}],
+    "job": {"kind": "noop"},
+}
+
+
+@pytest.mark.parametrize("part", NEEDS)
+async def test_a_part_of_a_body_needs_the_permission_of_its_own_route(part: str):
+    needed, route = NEEDS[part]
+    async with a_server() as rig:
+        for role in Role:
+            token = rig.tokens[role]
+            may = set((await rig.ask(role, "/v1/me"))["may"])
+            if EXPECTED[route].may not in may:
+                continue
+            if route == ENTRY:
+                reply = await said_with(rig, token, part, None, PART_VALUES[part])
+                assert (reply.status_code == 200) == (needed in may), reply.text
+                continue
+            async with a_run(token, rig) as run:
+                reply = await said_with(rig, token, part, run, PART_VALUES[part])
+                if needed in may:
+                    assert reply.json() == {"verdicts": ["done"]}
+                    continue
+                problem(reply, 403, "forbidden")
+                assert (await rig.ask(token, f"/v1/jobs/{run['job']}"))["state"] == "running"
+                jobs = (await rig.ask(token, "/v1/jobs", lane=MINE))["rows"]
+                assert [job["id"] for job in jobs] == [run["job"]]
+                gate = await rig.ask(Role.ADMIN, "/v1/gates/theirs")
+                assert gate["closed_until"] is None
+
+
+async def test_a_worker_that_may_send_makes_follow_ups_in_its_lanes():
+    async with a_server() as rig:
+        token = await rig.token(Role.WORKER, Role.PRODUCER, lanes=[MINE])
+        async with a_run(token, rig) as run:
+            reply = await said_with(rig, token, "then", run, PART_VALUES["then"])
+            assert reply.json() == {"verdicts": ["done"]}
+
+
+@pytest.mark.parametrize(
+    ("closes", "gate", "may"),
+    [
+        ("rate:*", "rate:twilio", True),
+        ("rate:twilio", "rate:twilio", True),
+        ("rate:*", "theirs", False),
+        ("rate:*", "all", False),
+        ("*", "theirs", True),
+        ("*", "all", False),
+        ("*", f"lane:{MINE}", False),
+        ("*", "tenant:acme", False),
+        ("*", "kind:noop", False),
+        ("a*", "all", False),
+        ("[l]ane:*", f"lane:{MINE}", False),
+        ("all", "all", True),
+        ("kind:*", "kind:noop", True),
+    ],
+)
+@pytest.mark.parametrize("lanes", [None, (MINE,)])
+def test_a_worker_closes_the_gates_that_its_token_names_and_no_others(
+    closes: str, gate: str, may: bool, lanes: tuple[str, ...] | None
+):
+    caller = Caller(id="w", name="w", may=ROLES[Role.WORKER], lanes=lanes, closes=(closes,))
+    with nullcontext() if may else pytest.raises(Forbidden, match="--close"):
+        caller.check_closing(gate)
+
+
+async def test_a_granted_closing_is_for_settlements_alone():
+    async with a_server() as rig:
+        token = await rig.token(Role.WORKER, lanes=[MINE], closes=["t*"])
+        assert (await rig.ask(token, "/v1/me"))["closes"] == ["t*"]
+        # The route replaces and ends what an operator has closed.
+        for method, path in (("POST", "/v1/closures"), ("DELETE", "/v1/closures/theirs")):
+            reply = await rig.call(token, method, path, {"gate": "theirs", "after": "1m"})
+            problem(reply, 403, "forbidden")
+        async with a_run(token, rig) as run:
+            reply = await said_with(rig, token, "close", run, PART_VALUES["close"])
+            assert reply.json() == {"verdicts": ["done"]}
+
+
+async def test_a_token_passes_on_only_the_closings_that_it_may_make_itself():
+    async with a_server() as rig:
+        some = await rig.token(Role.ADMIN, lanes=[MINE], closes=["rate:*"])
+        body = {"name": "w", "roles": ["worker"], "lanes": [MINE]}
+        for closes, status_ in ((["rate:*"], 201), (["*"], 403), (["rate:*", "x"], 403)):
+            reply = await rig.call(some, "POST", "/v1/tokens", {**body, "closes": closes})
+            assert reply.status_code == status_, reply.text
+        reply = await rig.call(Role.ADMIN, "POST", "/v1/tokens", {**body, "closes": ["*"]})
+        assert reply.status_code == 201
+        shown = (await rig.ask(Role.ADMIN, "/v1/tokens"))["rows"]
+        assert ["*"] in [one["closes"] for one in shown]
+
+
+_NOOP = {"kind": "noop"}
+_ADDRESSED = {
+    "JobBody.lane": ("POST", "/v1/jobs", {**_NOOP, "lane": THEIRS}),
+    "JobBody.tenant": ("POST", "/v1/jobs", {**_NOOP, "tenant": THEIRS}),
+    "FollowUpBody.lane": (
+        "POST",
+        "/v1/jobs",
+        {**_NOOP, "lane": MINE, "on_final": {"kind": "x", "lane": THEIRS}},
+    ),
+    "AcceptedBody.lane": (
+        "POST",
+        "/v1/jobs",
+        {
+            **_NOOP,
+            "lane": MINE,
+            "candidates": ["ann"],
+            "on_accepted": {"kind": "x", "lane": THEIRS},
+        },
+    ),
+    "RecurringBody.lane": (
+        "PUT",
+        "/v1/timetable/x",
+        {"schedule": "every 1h", "job": {**_NOOP, "lane": THEIRS}},
+    ),
+    "RecurringBody.tenant": (
+        "PUT",
+        "/v1/timetable/x",
+        {"schedule": "every 1h", "job": {**_NOOP, "tenant": THEIRS}},
+    ),
+    "FilterBody.lane": ("POST", "/v1/moves", {"verb": "kill", "filter": {"lane": THEIRS}}),
+    "FilterBody.tenant": ("POST", "/v1/moves", {"verb": "kill", "filter": {"tenant": THEIRS}}),
+    "ClosureBody.gate": ("POST", "/v1/closures", {"gate": "all"}),
+    "CloseBody.gate": ("POST", "/v1/settlements", {"close": [{"gate": "all"}]}),
+    "TokenBody.lanes": (
+        "POST",
+        "/v1/tokens",
+        {"name": "x", "roles": ["viewer"], "lanes": [THEIRS]},
+    ),
+    "TokenBody.tenants": (
+        "POST",
+        "/v1/tokens",
+        {"name": "x", "roles": ["viewer"], "tenants": [THEIRS]},
+    ),
+    "ClaimBody.lanes": ("POST", "/v1/claims", {"worker": "w", "lanes": [THEIRS]}),
+    "LeaseBody.lanes": ("POST", "/v1/leases", {"worker": "w", "lanes": [THEIRS]}),
+    "EnqueueBody.lane": ("POST", "/enqueue", {"lane": THEIRS, "type": "x"}),
+    "EnqueueBody.tenant": ("POST", "/enqueue", {"lane": MINE, "type": "x", "tenant": THEIRS}),
+    "PullBody.lanes": ("POST", "/pull", {"worker": "w", "lanes": [THEIRS]}),
+    "LanesRetryBody.lane": ("POST", "/retry", {"lane": THEIRS}),
+    "LanesRetryBody.tenant": ("POST", "/retry", {"type": "x", "tenant": THEIRS}),
+}
+"""Each part that names a lane, a tenant or a gate, in a request that names another's."""
+_BOUND_OTHERWISE = {
+    # Of the job that is made or held: it must be declared, and is reached by that job alone.
+    "GateBody.gate",
+    "GaveBackBody.gate",
+    # Of a permit whose holder the caller must see.
+    "PermitBody.gate",
+    # The tenant under which a key is looked up: of a job that its worker must hold.
+    "AckBody.tenant",
+    "FailBody.tenant",
+    "ExtendBody.tenant",
+}
+
+
+def test_every_part_that_names_a_lane_a_tenant_or_a_gate_is_held_to_the_tokens_scope():
+    naming = {"lane", "lanes", "tenant", "tenants", "gate"}
+    found = {
+        f"{name}.{field}"
+        for name, model in body_models().items()
+        for field in naming & {*model.model_fields}
+    }
+    assert found == _ADDRESSED.keys() | _BOUND_OTHERWISE
+
+
+@pytest.mark.parametrize("scope", ["lanes", "tenants"])
+async def test_a_part_of_a_body_reaches_no_further_than_its_token(scope: str):
+    async with serving(systems=[LanesSystem(())]) as rig:
+        token = await rig.token(Role.ADMIN, **{scope: [MINE]})
+        for part, (method, path, said) in _ADDRESSED.items():
+            if ("tenant" in part) != (scope == "tenants") and "gate" not in part:
+                continue
+            run = {"job": str(uuid4()), "run": 1, "outcome": "succeeded"}
+            is_settled = path == "/v1/settlements"
+            body = {"worker": "w", "outcomes": [{**run, **said}]} if is_settled else said
+            reply = await rig.call(token, method, path, body)
+            assert (reply.status_code, reply.json()["code"]) == (403, "forbidden"), part

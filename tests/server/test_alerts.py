@@ -15,6 +15,7 @@ import pytest
 import headway as hw
 from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import CloseGate, DefineRequest
+from headway.contract.mending import Suspicion
 from headway.contract.outcomes import Died, SettleRequest
 from headway.runtime.timing import Timing
 from headway.server.alerting import engine_book, start_alerts
@@ -41,7 +42,7 @@ from tests.server.rig import serving
 # apprise loads its services when the first address is added, and one of them imports this.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
-LIMIT_S = 20
+LIMIT_S = 120
 MINUTE = 60_000
 
 
@@ -369,6 +370,26 @@ async def test_a_store_that_is_away_is_told_by_the_others_too_if_they_wait_longe
     world.store.plan(Fault.REFUSE)
     await other.look()
     assert told.take() == [("store_away", "store", False)]
+
+
+class Suspect(FaultyStore):
+    """A store that another process found to be an older one."""
+
+    async def suspicion(self) -> Suspicion:
+        return Suspicion(at=1, by="process 7", reason="the highest time it remembers is 5")
+
+    async def new_epoch(self, author: str, reason: str) -> int: ...  # type: ignore[empty-body]  (not asked)
+    async def reset_clock(self, author: str, reason: str) -> int: ...  # type: ignore[empty-body]  (not asked)
+
+
+async def test_store_that_is_suspect_alerts_at_once_with_the_reason_and_the_remedy(world: World):
+    world.store = Suspect(open_store("memory://", clock=world.clock))
+    watch = world.another(world.told)
+    await watch.look()
+    (alert,) = world.told.alerts
+    assert (alert.rule, alert.subject, alert.severity) == ("store_away", "store", Severity.P0)
+    for part in ("nothing is claimed", "remembers is 5", "process 7", "--new-epoch"):
+        assert part in alert.text
 
 
 # ---------------------------------------------------------------------------------- throttle

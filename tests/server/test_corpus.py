@@ -12,7 +12,7 @@ import pytest
 
 from headway.contract.tokens import Role
 from tests.server.rig import Rig, serving
-from tests.servers.stores import DURABLE, NewUrl
+from tests.servers.stores import ON_SERVERS, NewUrl
 
 _DRAWN = random.Random(7)
 NAMES = (
@@ -177,7 +177,9 @@ async def both(url: str) -> AsyncGenerator[tuple[Rig, Rig]]:
         yield rig, reference
 
 
-@pytest.fixture(params=DURABLE)
+@pytest.fixture(
+    params=["sqlite", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ON_SERVERS)]
+)
 def url(request: pytest.FixtureRequest, new_url: NewUrl) -> str:
     return new_url(request.param)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from html import escape
+from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from jsonschema_rs import Draft202012Validator
 
 from headway.contract.tokens import Role
+from headway.server.api_page import api_page
 from headway.server.build import build
 from headway.server.options import ServerOptions
 from headway.server.service import Service
@@ -21,6 +26,7 @@ def description() -> dict[str, Any]:
 
 
 WHOLE = description()
+CHROMIUM = shutil.which("chromium")
 
 
 def operations() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -118,3 +124,80 @@ async def test_the_examples_of_jobs_are_taken_by_a_server() -> None:
             for n, example in enumerate(examples_of(BODY_OF[name])):
                 reply = await rig.call(Role.ADMIN, method, path.replace("{name}", f"x{n}"), example)
                 assert reply.status_code == 200, (example, reply.text)
+
+
+class Links(HTMLParser):
+    """What a page names and loads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.addresses: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.addresses |= {
+            value or "" for name, value in attrs if name in {"href", "src", "action"}
+        }
+
+
+async def test_the_page_of_the_api_tells_every_operation_and_names_no_other_host() -> None:
+    async with serving(tokens=False, docs=True) as rig:
+        reply = await rig.http.get("/docs")
+    assert reply.status_code == 200
+    found = Links(reply.text)
+    assert found.addresses == {"/openapi.json"}
+    assert found.tags.isdisjoint({"script", "link", "img", "iframe", "form"})
+    policy = reply.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "http" not in policy
+    assert "url(" not in reply.text.split("</style>")[0]
+    for methods in WHOLE["paths"].values():
+        for operation in methods.values():
+            assert escape(operation["summary"]) in reply.text
+    assert all(f"<code>{escape(path)}</code>" in reply.text for path in WHOLE["paths"])
+
+
+async def test_there_is_no_page_of_the_api_where_it_was_not_asked_for() -> None:
+    async with serving(tokens=False) as rig:
+        assert (await rig.http.get("/docs")).status_code == 404
+
+
+def test_the_page_of_the_api_escapes_what_a_description_says() -> None:
+    evil = "<script>alert(1)</script>"
+    operation = {"summary": evil, "description": evil, "tags": [evil]}
+    operation["responses"] = {evil: {"description": evil}}
+    operation["parameters"] = [
+        {"name": evil, "in": evil, "description": evil, "schema": {"x": evil}}
+    ]
+    page = api_page(
+        {
+            "info": {"title": evil, "version": evil, "description": evil},
+            "paths": {evil: {evil: operation}},
+            "components": {"schemas": {evil: {"title": evil}}},
+        }
+    )
+    assert "<script" not in page.lower()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+async def test_a_browser_shows_the_page_of_the_api_and_asks_no_other_host() -> None:
+    playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+    async with (
+        serving(tokens=False, docs=True) as rig,
+        playwright.async_playwright() as play,
+    ):
+        browser = await play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = await browser.new_page()
+        asked: list[str] = []
+        wrong: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: wrong.append(message.text))
+        await page.goto(f"{rig.url}/docs")
+        await page.locator("summary", has_text="/v1/claims").first.click()
+        # The style is the page's own, and its policy lets it through.
+        assert await page.evaluate("getComputedStyle(document.body).maxWidth") != "none"
+        assert {urlsplit(url).netloc for url in asked} == {urlsplit(rig.url).netloc}
+        assert [line for line in wrong if "favicon" not in line] == []
+        await browser.close()

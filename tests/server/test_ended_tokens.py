@@ -15,7 +15,7 @@ from headway.server.access import token_book
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
-LIMIT_S = 20
+LIMIT_S = 120
 
 
 @pytest.fixture(autouse=True)

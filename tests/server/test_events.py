@@ -18,7 +18,7 @@ from headway.server.events.subscriber import MOST_WAITING, Message, Subscriber
 from headway.stores import open_store
 from tests.server.rig import Rig, serving
 
-LIMIT_S = 20
+LIMIT_S = 120
 
 
 class Stream:

@@ -25,7 +25,7 @@ from headway.server.service import Service
 from headway.server.system import System
 from headway.stores import open_store
 
-LIMIT_S = 20
+LIMIT_S = 120
 
 
 class Echo(BaseModel):

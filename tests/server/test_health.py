@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headway.contract.mending import Suspicion
 from headway.core.errors import SchemaMismatch, StoreUnavailable
 from headway.server.readiness import Readiness
 from tests.server.rig import Rig, serving
@@ -23,8 +24,8 @@ class Failing:
         if self.error is not None:
             raise self.error
 
-    async def is_changed(self) -> bool:
-        return self.changed
+    async def suspicion(self) -> Suspicion | None:
+        return Suspicion(at=1, by="process 7", reason="older") if self.changed else None
 
     async def new_epoch(self, author: str, reason: str) -> int: ...
     async def reset_clock(self, author: str, reason: str) -> int: ...

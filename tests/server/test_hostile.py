@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
+from fastapi import Response
+from pydantic import AfterValidator, TypeAdapter
 
 from headway.contract.tokens import Role
+from headway.core.errors import InvalidValue, PayloadTooLarge
+from headway.runtime.timing import REAL
+from headway.server import service as services
+from headway.server.access.caller import ANYBODY
+from headway.server.access.policy import public
+from headway.server.bodies.body import SLICE, Body
+from headway.server.bodies.job import JobBody, OneOrMany
+from headway.server.for_callers.making import make_jobs
 from headway.server.listening import connection
 from headway.server.listening.connection import MOST_HEAD
+from headway.server.routes.router import router
+from headway.server.strict_json import INLINE, MOST_LISTED, MOST_VALUES, read_json
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
-LIMIT_S = 20
+LIMIT_S = 50
+"""How long a reply may take on a machine that is busy with other work."""
 JSON = "Content-Type: application/json\r\n"
 ONE = '{"kind":"noop"}'
 MIB = 1024 * 1024
@@ -98,9 +114,22 @@ async def test_headers_that_decide_something_have_one_meaning(
     assert await jobs(rig) == (status == 201)
 
 
-async def test_a_page_without_a_host_is_no_page_of_ours(rig: Rig) -> None:
-    reply = await tell(rig, posted(rig, JSON.strip(), "Origin: null").replace("Host: here\r\n", ""))
-    assert reply.startswith(b"HTTP/1.1 403 "), reply
+@pytest.mark.parametrize(
+    ("version", "headers", "status"),
+    [
+        ("1.1", (), 400),
+        ("1.1", ("Origin: null",), 400),
+        ("1.0", (), 201),
+        ("1.0", ("Origin: null",), 403),
+    ],
+)
+async def test_a_request_without_a_host_is_refused_unless_it_is_of_the_older_http(
+    rig: Rig, version: str, headers: tuple[str, ...], status: int
+) -> None:
+    said = posted(rig, JSON.strip(), *headers).replace("Host: here\r\n", "")
+    reply = await tell(rig, said.replace("HTTP/1.1", f"HTTP/{version}"))
+    assert reply.startswith(b"HTTP/1.1 %d " % status), reply
+    assert await jobs(rig) == (status == 201)
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/", "//v1/jobs", "/v1/../v1/jobs", "/v1/jobs//"])
@@ -199,17 +228,17 @@ async def test_a_client_that_reads_nothing_is_sent_away(
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/v1/jobs", {f"k{n}": 1 for n in range(300_000)}),
-        ("/v1/jobs", [{f"k{n}": 1 for n in range(60)}] * 9_000),
-        ("/v1/jobs", {"kind": "x", "gates": [{"k": 1}] * 300_000}),
-        ("/v1/claims", {"worker": "w", "lanes": [{"k": 1}] * 300_000}),
+        ("/v1/jobs", {f"k{n}": 1 for n in range(40_000)}),
+        ("/v1/jobs", [{f"k{n}": 1 for n in range(60)}] * 8_000),
+        ("/v1/jobs", {"kind": "x", "gates": [{"k": 1}] * 30_000}),
+        ("/v1/claims", {"worker": "w", "lanes": [{"k": 1}] * 30_000}),
         (
             "/v1/claims",
-            {"worker": "w", "lanes": "a", "after": {f"k{n}": "" for n in range(300_000)}},
+            {"worker": "w", "lanes": "a", "after": {f"k{n}": "" for n in range(40_000)}},
         ),
-        ("/v1/settlements", {"worker": "w", "outcomes": [{"outcome": "failed"}] * 300_000}),
-        ("/v1/moves", {"verb": "cancel", "ids": [1] * 300_000}),
-        ("/v1/leases", {"worker": "w", "running": [1] * 300_000}),
+        ("/v1/settlements", {"worker": "w", "outcomes": [{"outcome": "failed"}] * 30_000}),
+        ("/v1/moves", {"verb": "cancel", "ids": [1] * 90_000}),
+        ("/v1/leases", {"worker": "w", "running": [1] * 90_000}),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
@@ -222,7 +251,7 @@ async def test_a_body_of_nothing_but_faults_is_told_a_few(
 
 @pytest.mark.parametrize(
     "args",
-    ["NaN", "1e999", "-1e999", "1" + "0" * 5_000, '"\\ud800"', "[" * 100_000 + "]" * 100_000],
+    ["NaN", "1e999", "-1e999", "1" + "0" * 5_000, '"\\ud800"', "[" * 50_000 + "]" * 50_000],
     ids=["nan", "inf", "-inf", "long", "surrogate", "deep"],
 )
 @pytest.mark.parametrize("more", ["", "; charset=utf-8"])
@@ -237,3 +266,166 @@ async def test_what_is_no_json_for_all_is_none(rig: Rig, args: str, more: str) -
     )
     problem(reply, 400, "invalid_value")
     assert await jobs(rig) == 0
+
+
+HOSTILE = {
+    "keys": b'{"a":{' + b",".join(b'"k%d":1' % n for n in range(MOST_VALUES // 2)) + b"}}",
+    "lists": b"[" + b"[]," * MOST_LISTED + b"[]]",
+    "lists in a field": b'{"a":[' + b"[]," * (MOST_VALUES // 2) + b"[]]}",
+    "lists in an item": b'[{"a":[' + b"[]," * (MOST_VALUES // 2) + b"[]]}]",
+    "objects": b'{"a":[' + b'{"k":0},' * (MOST_VALUES // 3 + 1) + b"{}]}",
+    "numbers": b'{"a":[' + b"1," * MOST_VALUES + b"1]}",
+    "strings": b'{"a":[' + b'"",' * MOST_VALUES + b'""]}',
+    "behind escapes": b'{"a":["' + b'\\\\\\"' * 9 + b'",' + b"[]," * (MOST_VALUES // 2) + b"[]]}",
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+def test_a_body_of_too_many_values_is_refused_before_any_of_them_is_made(body: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(PayloadTooLarge, match="values"):
+            read_json(body)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Copies and pieces of the text; as values of Python it would have twenty times its length.
+    assert most < 18 * len(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":"' + b"x,[{: " * MOST_VALUES + b'"}',
+        b'{"a":"' + b'\\",\\\\' * MOST_VALUES + b'"}',
+        b'{"a":[' + b"1," * (MOST_VALUES - 10) + b"1]}",
+        b"[" + b",".join([b'{"a":[' + b"1," * 90 + b"1]}"] * 10_000) + b"]",
+    ],
+    ids=["text", "escapes", "numbers", "items"],
+)
+def test_a_body_within_the_bounds_is_read_whatever_its_strings_say(body: bytes) -> None:
+    assert read_json(body) == json.loads(body)
+
+
+@pytest.mark.parametrize("deep", [b"[" * 101 + b"]" * 101, b'{"a":' * 101 + b"1" + b"}" * 101])
+def test_depth_is_bounded_and_brackets_in_strings_are_not_counted(deep: bytes) -> None:
+    with pytest.raises(InvalidValue, match="more than 100 deep"):
+        read_json(deep)
+    with pytest.raises(InvalidValue, match="more than 100 deep"):
+        read_json(b'{"a":[' + b"[]," * (INLINE // 2) + deep + b"]}")
+    shallow = b'{"a":["' + b"[" * 1_000 + b'"' + b",[]" * 1_000 + b"]}"
+    assert read_json(shallow) == json.loads(shallow)
+
+
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        (b'{"a":1,"a":1}', "a"),
+        (b'{"a":{"b":1,"c":[{"d":1,"d":2}]}}', "d"),
+        (b'{"a":1,"\\u0061":2}', "a"),
+        (b'{"a":"x:y","b":":","a":1}', "a"),
+        (b"[" + b'{"n":1},' * 9_999 + b'{"key":1,"key":2}]', "key"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_named(body: bytes, key: str) -> None:
+    with pytest.raises(InvalidValue, match=f"the key {key!r} is given twice"):
+        read_json(body)
+
+
+@pytest.mark.parametrize("more", ["", "; charset=utf-8"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/jobs", '{"kind":"noop","args":{},"args":{"a":1}}'),
+        ("/v1/jobs/x/edit", '{"priority":1,"priority":2}'),
+        ("/v1/signals/x:1", '{"event":"e","final":"dead","final":"succeeded"}'),
+    ],
+)
+async def test_a_body_that_gives_a_key_twice_is_refused(
+    rig: Rig, path: str, body: str, more: str
+) -> None:
+    headers = {
+        "Authorization": f"Bearer {rig.tokens[Role.ADMIN]}",
+        "Content-Type": f"application/json{more}",
+    }
+    reply = await rig.http.post(path, content=body, headers=headers)
+    told = problem(reply, 400, "invalid_value")
+    assert "is given twice" in told["detail"]
+    assert told["errors"][0]["where"] == "body"
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/moves"])
+async def test_a_body_of_too_many_values_is_answered_with_what_is_allowed(
+    rig: Rig, path: str
+) -> None:
+    headers = {
+        "Authorization": f"Bearer {rig.tokens[Role.ADMIN]}",
+        "Content-Type": "application/json",
+    }
+    reply = await rig.http.post(path, content=HOSTILE["keys"], headers=headers)
+    assert str(MOST_VALUES) in problem(reply, 413, "payload_too_large")["detail"]
+
+
+def _thread(value: str) -> str:
+    _threads.append(threading.get_ident())
+    return value
+
+
+_threads: list[int] = []
+
+
+class ThreadBody(Body):
+    """Notes the thread in which it is validated."""
+
+    text: Annotated[str, AfterValidator(_thread)]
+
+
+async def test_a_large_body_is_validated_once_and_off_the_loop_and_a_small_one_in_it() -> None:
+    class Probe:
+        name = "probe"
+        routers = (router("probe", prefix="/probe"),)
+
+        async def start(self, service: Any) -> None: ...
+
+    @Probe.routers[0].post("")
+    async def probe(body: ThreadBody, caller: Annotated[Any, public()]) -> Response:
+        return Response(str(len(body.text)))
+
+    _threads.clear()
+    async with serving(systems=[Probe()]) as rig:
+        for size in (10, INLINE + 1):
+            reply = await rig.call(None, "POST", "/probe", {"text": "x" * size})
+            assert reply.text == str(size)
+        wrong = {"text": "x" * (INLINE + 1), "other": 1}
+        told = problem(await rig.call(None, "POST", "/probe", wrong), 422, "invalid_value")
+        assert [one["where"] for one in told["errors"]] == ["body.other"]
+    here = threading.get_ident()
+    assert _threads[0] == here
+    assert len(_threads) == 3
+    assert here not in _threads[1:]
+
+
+@pytest.mark.parametrize("place", [0, SLICE - 1, SLICE, 2 * SLICE + 1])
+async def test_a_fault_in_a_long_list_has_its_place(rig: Rig, place: int) -> None:
+    jobs: list[dict[str, Any]] = [{"kind": "noop"} for _ in range(3 * SLICE)]
+    jobs[place] = {"kind": 7}
+    told = problem(await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs), 422, "invalid_value")
+    assert [one["where"] for one in told["errors"]] == [f"body.{place}.kind"]
+
+
+async def test_making_many_jobs_gives_others_a_turn(rig: Rig) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await REAL.pause(0)
+            turns += 1
+
+    bodies = TypeAdapter(OneOrMany).validate_python([{"kind": "noop"}] * 1_000)
+    assert isinstance(bodies, list)
+    assert isinstance(bodies[0], JobBody)
+    counting = asyncio.create_task(count())
+    await make_jobs(rig.service, ANYBODY, bodies)
+    counting.cancel()
+    assert turns >= 1_000 // services.A_TURN - 1

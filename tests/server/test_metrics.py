@@ -135,7 +135,7 @@ async def test_a_lease_that_no_sweep_has_ended_is_a_lag(rig: Rig):
             if value(found, "headway_sweep_lag_seconds") > 0:
                 return value(found, "headway_workers")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         assert await over() == 0
 
 
@@ -227,7 +227,7 @@ async def test_a_system_that_cannot_tell_its_metrics_hides_no_others(
 
 async def test_whether_this_server_alerts_is_told():
     async with serving(chores=True) as running:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while value(await scraped(running), "headway_alerts_leads") != 1:
                 pass
 
@@ -291,3 +291,21 @@ async def test_lanes_beyond_the_bound_are_summed_under_other(rig: Rig):
         if name == "headway_jobs" and dict(labels)["state"] == "waiting"
     )
     assert waiting == 300
+
+
+async def test_no_control_character_of_a_name_reaches_who_reads_the_metrics(rig: Rig):
+    names = ("a\x1b[31mred", "b\x07\x9b", "c\u202e", "d\nline", 'e"quoted"')
+    for name in names:
+        await rig.send(lane=name)
+        gate = {"kind": "slots", "capacity": 1}
+        path = "".join(f"%{byte:02X}" for byte in f"gate {name}".encode())
+        assert (await rig.call(Role.ADMIN, "PUT", f"/v1/gates/{path}", gate)).status_code == 200
+    reply = await rig.call(Role.ADMIN, "GET", "/metrics")
+    assert [one for one in reply.text if not one.isprintable() and one != "\n"] == []
+    labels = {
+        sample.labels["lane"]
+        for family in parse(reply.text)
+        for sample in family.samples
+        if sample.name == "headway_lane_workers"
+    }
+    assert labels >= {r"a\x1b[31mred", r"b\x07\x9b", r"c\u202e", "d\nline", 'e"quoted"'}

@@ -156,3 +156,44 @@ async def test_an_operator_of_lanes_changes_those_and_sees_those(rig: Rig):
     problem(await rig.call(token, "GET", "/v1/lanes/calls"), 403, "forbidden")
     rows = (await rig.ask(token, "/v1/lanes"))["rows"]
     assert [one["name"] for one in rows] == ["send_mail", "send_sms"]
+
+
+# ---------------------------------------------------------------------------------- conflicts
+
+
+@pytest.mark.parametrize("scope", ["tenants", "lanes"])
+async def test_a_conflict_with_a_job_of_another_is_not_reported_as_one(rig: Rig, scope: str):
+    theirs = await rig.send(tenant="other", lane="theirs")
+    token = await rig.token(Role.PRODUCER, **{scope: ["ours"]})
+    body = {"kind": "noop", "lane": "ours", "tenant": "ours"}
+    taken = await rig.call(token, "POST", "/v1/jobs", {**body, "id": theirs})
+    told = problem(taken, 422, "invalid_value")
+    assert not {"exists", "conflict", "body", "job "} & {*told["detail"].split()}
+    many = [body] * 1_000 + [{**body, "id": theirs}]
+    told = problem(await rig.call(token, "POST", "/v1/jobs", many), 422, "invalid_value")
+    assert told["stored"] == 1_000
+    ours = await rig.send(token, **body)
+    again = {**body, "kind": "another", "id": ours}
+    problem(await rig.call(token, "POST", "/v1/jobs", again), 409, "id_conflict")
+
+
+async def test_a_conflict_of_keys_does_not_name_a_job_of_another_lane(rig: Rig):
+    theirs = await rig.send(lane="theirs", key="k")
+    token = await rig.token(Role.PRODUCER, lanes=["ours"])
+    reply = await rig.call(token, "POST", "/v1/jobs", {"kind": "noop", "lane": "ours", "key": "k"})
+    assert "another's job" in problem(reply, 409, "key_conflict")["detail"]
+    assert theirs not in reply.text
+    whole = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", {"kind": "x", "key": "k"})
+    assert theirs in problem(whole, 409, "key_conflict")["detail"]
+
+
+async def test_a_follow_up_that_conflicts_with_a_job_of_another_does_not_tell_of_it(rig: Rig):
+    theirs = await rig.send(lane="theirs")
+    token = await rig.token(Role.WORKER, Role.PRODUCER, lanes=["ours"])
+    job = await rig.send(lane="ours")
+    await rig.call(token, "POST", "/v1/claims", {"worker": "w", "lanes": "ours"})
+    then = [{"kind": "noop", "lane": "ours", "id": theirs}]
+    outcome = {"job": job, "run": 1, "outcome": "succeeded", "then": then}
+    settled = {"worker": "w", "outcomes": [outcome]}
+    reply = await rig.call(token, "POST", "/v1/settlements", settled)
+    problem(reply, 422, "invalid_value")

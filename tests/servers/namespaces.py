@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Self
 
 import psycopg
 
 from headway.stores.postgres.numbers import EPOCH, IDENTITY, OLDEST_PROGRAM, SCHEMA
 
+# What a killed process has sent may still be executed, and would come after the emptying.
+_END_OTHERS = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
+# A large table is truncated: its dead rows would slow down whatever uses the namespace next.
 _EMPTY = """
 DO $$
 DECLARE one record;
 BEGIN
-    FOR one IN SELECT c.relname, c.relkind FROM pg_class c
-        WHERE c.relnamespace = '"{name}"'::regnamespace AND c.relkind IN ('r', 'S')
+    FOR one IN SELECT c.oid::regclass AS name, pg_relation_size(c.oid) AS size FROM pg_class c
+        WHERE c.relnamespace = '"{name}"'::regnamespace AND c.relkind = 'r'
+        AND c.relname <> 'number' AND pg_relation_size(c.oid) > 0
     LOOP
-        IF one.relkind = 'S' THEN
-            EXECUTE format('ALTER SEQUENCE "{name}".%I RESTART', one.relname);
-        ELSIF one.relname <> 'number' THEN
-            EXECUTE format('DELETE FROM "{name}".%I', one.relname);
+        IF one.size > 262144 THEN
+            EXECUTE format('TRUNCATE %s', one.name);
+        ELSE
+            EXECUTE format('DELETE FROM %s', one.name);
         END IF;
     END LOOP;
+    PERFORM setval(c.oid::regclass, s.seqstart, false)
+        FROM pg_class c JOIN pg_sequence s ON s.seqrelid = c.oid
+        WHERE c.relnamespace = '"{name}"'::regnamespace;
     DELETE FROM "{name}".number WHERE key NOT IN ({kept});
     UPDATE "{name}".number SET n = (random() * 9e15)::bigint WHERE key = {identity};
     UPDATE "{name}".number SET n = 1 WHERE key = {epoch};
@@ -29,7 +41,7 @@ END $$
 
 
 class Namespaces:
-    """The namespaces of one database; each is lent to one case at a time.
+    """The namespaces of one database, each used by one test at a time; a context manager.
 
     Args:
         database: its URL.
@@ -40,26 +52,44 @@ class Namespaces:
         self._numbers = count(1)
         self._empty: list[str] = []
         self._lent: list[str] = []
+        self._to_drop: list[str] = []
+        self._connection: psycopg.Connection | None = None
 
-    def url(self) -> str:
-        """The URL of a store that is empty."""
-        name = self._empty.pop() if self._empty else f"case_{next(self._numbers)}"
-        self._lent.append(name)
+    def url(self, *, made: bool = True) -> str:
+        """Return the URL of an empty store; with `made` off, of a schema that does not exist."""
+        name = self._empty.pop() if made and self._empty else f"case_{next(self._numbers)}"
+        (self._lent if made else self._to_drop).append(name)
         mark = "&" if "?" in self._database else "?"
         return f"{self._database}{mark}namespace={name}"
 
     def take_back(self) -> None:
-        """Empties what was lent; its stores are closed."""
-        with psycopg.connect(self._database, autocommit=True) as connection:
-            for name in self._lent:
-                self._take_back(connection, name)
+        """Empty what `url` has given since the last call, and end all other connections."""
+        if not self._lent and not self._to_drop:
+            return
+        if self._connection is None:
+            self._connection = psycopg.connect(self._database, autocommit=True)
+        self._connection.execute(_END_OTHERS)
+        for name in self._lent:
+            self._take_back(self._connection, name)
         self._lent.clear()
+        for name in self._to_drop:
+            self._connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE'.encode())
+        self._to_drop.clear()
 
     def _take_back(self, connection: psycopg.Connection, name: str) -> None:
         found = connection.execute("SELECT to_regclass(%s)", (f'"{name}".number',)).fetchone()
         if found is None or found[0] is None:
-            return  # nothing was made of it
+            return  # no store was opened there
         kept = ", ".join(map(str, (SCHEMA, OLDEST_PROGRAM, IDENTITY, EPOCH)))
         text = _EMPTY.format(name=name, kept=kept, identity=IDENTITY, epoch=EPOCH)
         connection.execute(text.encode())
         self._empty.append(name)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close its connection."""
+        if self._connection is not None:
+            self._connection.close()

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
+from zlib import crc32
 
-import psycopg
 import pytest
-from psycopg import sql
 
+from tests.servers.namespaces import Namespaces
 from tests.servers.postgres import fresh_database
 
-NewUrl = Callable[[str], str]
-"""Takes a kind of store, and gives the URL of one that nobody has used."""
+NewUrl = Callable[..., str]
+"""Takes a kind of store, and returns the URL of one that is empty.
+
+With `made=False` no schema is there yet, on PostgreSQL: for tests that make or change one.
+"""
 
 ON_SERVERS = ("postgresql", "redis")
 """Kinds of stores that stand on a server."""
@@ -24,24 +27,41 @@ DURABLE = ("sqlite", *ON_SERVERS)
 EVERYWHERE = ("memory", *DURABLE)
 """All kinds of stores."""
 
+SERVERS_SAMPLED = [
+    pytest.param(kind, marks=pytest.mark.sampled) if kind in ON_SERVERS else kind
+    for kind in EVERYWHERE
+]
+"""All of them as parameters: of a test, `make test` runs a third of the cases on servers."""
+
+
+def is_quick(nodeid: str) -> bool:
+    """Return whether a test marked `sampled` is run by `make test`: a third of them are."""
+    return crc32(nodeid.encode()) % 3 == 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("sampled") is not None and not is_quick(item.nodeid):
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(scope="session")
-def shared_database(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of one database for all tests of a process; each has a namespace of its own there."""
+def shared_namespaces(request: pytest.FixtureRequest) -> Iterator[Namespaces]:
+    """Namespaces of one database for all tests of a process."""
     server = request.getfixturevalue("fast_postgres_server")
-    with fresh_database(server.url) as url:
-        yield url
+    with fresh_database(server.url) as url, Namespaces(url) as namespaces:
+        yield namespaces
 
 
 @pytest.fixture
 def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewUrl]:
-    """Gives URLs of new stores; what they leave on a server is gone with the test.
+    """Return URLs of empty stores; those on PostgreSQL are emptied after the test.
 
     A server is started with the first store on it, so a test of another kind needs none.
     """
-    schemas: list[str] = []
+    lent: list[Namespaces] = []
 
-    def new(kind: str) -> str:
+    def new(kind: str, *, made: bool = True) -> str:
         name = f"t{uuid4().hex}"
         if kind == "memory":
             return "memory://"
@@ -50,13 +70,9 @@ def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewUrl]:
         if kind == "redis":
             return f"{request.getfixturevalue('redis_server').url}?namespace={name}"
         assert kind == "postgresql", kind
-        schemas.append(name)
-        url: str = request.getfixturevalue("shared_database")
-        return f"{url}{'&' if '?' in url else '?'}namespace={name}"
+        lent.append(request.getfixturevalue("shared_namespaces"))
+        return lent[-1].url(made=made)
 
     yield new
-    if schemas:
-        with psycopg.connect(request.getfixturevalue("shared_database"), autocommit=True) as admin:
-            for name in schemas:
-                drop = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE")
-                admin.execute(drop.format(sql.Identifier(name)))
+    if lent:
+        lent[-1].take_back()

@@ -9,7 +9,7 @@ import pytest
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 from tests.servers.proxy import Proxy
 
-LIMIT = 30
+LIMIT = 120
 
 
 @pytest.fixture

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
 
+from headway.contract.claims import BeatRequest
 from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.signals import Signal, SignalKind
 from headway.contract.views import GatesQuery, JobsQuery, LanesQuery
 from headway.core.errors import IdConflict, UnknownGate
 from headway.core.gates.slots import Slots
@@ -18,6 +21,7 @@ from headway.stores.sqlite.calls import Call
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.numbers import WAKES
 from headway.stores.sqlite.session import Session
+from headway.stores.sqlite.writer import GROUP_CALLS
 from headway.testing.clock import FakeClock
 from tests.plain import assert_clean, claim, count, job, jobs, succeed
 from tests.sqlite.rig import door_shut, number, one_turn, options
@@ -171,3 +175,37 @@ async def test_bulk_stands_behind_what_came_later(path: Path) -> None:
     assert order[0] == "claim"
     assert await count(store, "waiting") == 12_000
     await store.close()
+
+
+async def test_beats_go_before_all_other_calls_that_wait(store: SqliteStore, path: Path) -> None:
+    await store.enqueue(jobs(0, 1))
+    order: list[str] = []
+
+    async def noted(what: str, asked: Awaitable[object]) -> None:
+        await asked
+        order.append(what)
+
+    signals = (
+        Signal(key="k", event=f"e{n}", kind=SignalKind.NOTE, label="x") for n in range(3_000)
+    )
+    others = [noted("signal", store.signal(one)) for one in signals]
+    others += [noted("claim", claim(store)), noted("sweep", store.sweep(500))]
+    others += [noted("bulk", store.enqueue(jobs(100, 500)))]
+    beat = store.beat(BeatRequest(worker="w", lease_ms=30_000))
+    await gathered(store, path, *others, noted("beat", beat))
+    assert len(order) == 3_004
+    assert order[0] == "beat"
+
+
+async def test_beat_that_comes_while_a_group_is_committed_waits_for_that_group_alone(
+    store: SqliteStore, path: Path
+) -> None:
+    order: list[str] = []
+
+    def plain(ledger: SqliteLedger) -> None:
+        if not order:
+            store._writer.desk.submit(Call(lambda _: order.append("beat"), urgent=True))
+        order.append("signal")
+
+    await gathered(store, path, *(store._write(Call(plain)) for _ in range(4 * GROUP_CALLS)))
+    assert order.index("beat") <= GROUP_CALLS

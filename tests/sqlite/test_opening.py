@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -20,11 +25,11 @@ from headway.core.errors import (
 )
 from headway.stores import open_store
 from headway.stores.memory import MemoryStore
-from headway.stores.sqlite import SqliteStore, parse_url, schema
+from headway.stores.sqlite import SqliteOptions, SqliteStore, parse_url, schema
 from headway.stores.sqlite.connection import migrate
 from headway.testing.conformance.granting import SENDER
 from tests.plain import assert_clean, count, job, jobs
-from tests.sqlite.rig import options
+from tests.sqlite.rig import drive, options
 
 
 def content_of(path: Path) -> bytes:
@@ -70,6 +75,68 @@ async def test_jobs_are_there_when_the_file_is_opened_again(path: Path) -> None:
     assert await count(again, "waiting") == 10
     await assert_clean(again)
     await again.close()
+
+
+def open_and_close(given: SqliteOptions) -> None:
+    drive(SqliteStore(given).close())
+
+
+@pytest.mark.parametrize("intrude", [migrate, open_and_close])
+def test_file_that_is_created_between_two_statements_of_an_opening_is_opened(
+    tmp_path: Path, intrude: Callable[[SqliteOptions], object]
+) -> None:
+    place, reached = 0, True
+    while reached:
+        path = tmp_path / f"{place}.db"
+        other = partial(intrude, options(path, patience_ms=0))
+        with before_statement(place, other) as was_reached:
+            open_and_close(options(path))
+        reached = was_reached()
+        place += 1
+    assert place > 10, "the statements of an opening were not seen"
+
+
+@contextmanager
+def before_statement(place: int, intrude: Callable[[], object]) -> Iterator[Callable[[], bool]]:
+    """Call `intrude` once, just before this thread runs its n-th statement in any connection."""
+    left, here = place, threading.get_ident()
+
+    def trace(*_: object) -> bool:
+        nonlocal left
+        if threading.get_ident() == here:
+            left -= 1
+            if left == -1:
+                # The opening may hold a lock at this moment: then the other process is refused.
+                with suppress(StoreUnavailable):
+                    intrude()
+        return True
+
+    def attach(db: apsw.Connection) -> None:
+        db.exec_trace = trace
+
+    apsw.connection_hooks.append(attach)
+    try:
+        yield lambda: left < 0
+    finally:
+        apsw.connection_hooks.remove(attach)
+
+
+def test_file_whose_creator_was_killed_in_its_commit_is_created_anew(path: Path) -> None:
+    pid = os.fork()
+    if pid == 0:
+        db = apsw.Connection(str(path))
+        # As in a commit that is cut off: some pages are in the file, their journal is on the disk.
+        db.execute("PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN IMMEDIATE")
+        db.execute("".join(statements for _, statements in schema.migrations()))
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert path.with_name("headway.db-journal").stat().st_size > 0
+    assert path.stat().st_size > 0
+    open_and_close(options(path))
+    db = apsw.Connection(str(path))
+    assert db.pragma("application_id") == schema.APPLICATION_ID
+    assert db.execute("SELECT count(*) FROM number").get > 0
+    db.close()
 
 
 async def test_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:

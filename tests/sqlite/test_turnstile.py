@@ -12,7 +12,7 @@ import pytest
 from headway.core.errors import StoreUnavailable
 from headway.stores.sqlite.turnstile import Turnstile
 
-LIMIT = 30.0
+LIMIT = 120
 
 
 class Other:

@@ -15,7 +15,7 @@ from headway.testing.clock import FakeClock
 from tests.plain import LANE, claim, job
 from tests.sqlite.rig import one_turn, options
 
-LIMIT = 20.0
+LIMIT = 120
 
 
 async def asleep(store: SqliteStore, seen: int, lane: str = LANE) -> asyncio.Task[None]:

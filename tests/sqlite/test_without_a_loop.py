@@ -17,7 +17,7 @@ from headway.stores.sqlite.numbers import WAKES
 from tests.plain import LANE, job, jobs
 from tests.sqlite.rig import door_shut, drive, number, options
 
-LIMIT = 30.0
+LIMIT = 120
 
 
 def test_every_operation_ends_without_suspending(path: Path) -> None:

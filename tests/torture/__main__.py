@@ -20,6 +20,7 @@ from tests.torture.evidence import Evidence
 from tests.torture.faults import fail_again_and_again
 from tests.torture.field import offer_and_kill
 from tests.torture.flag import stop
+from tests.torture.histories import live_through
 from tests.torture.kills import kill_again_and_again
 from tests.torture.open_transactions import beside_open_send, beside_open_snapshot
 from tests.torture.over_http import serve_and_kill
@@ -31,6 +32,7 @@ HTTP_JOBS, HTTP_KILLS = 10_000, 20
 FIELD_REQUESTS, FIELD_KILLS = 100, 30
 QUICK_JOBS, QUICK_KILLS, QUICK_FAULTS_S = 2_000, 8, 3.0
 CALLS_KILLS, QUICK_CALLS_KILLS = 200, 20
+HISTORY_S, QUICK_HISTORY_S = 600.0, 20.0
 OPEN_S, PASSING = 60.0, 100_000
 MOST_GROWTH = 1.5
 """How many times as long a claim may take beside a snapshot that is held open."""
@@ -45,6 +47,7 @@ RIGS: dict[str, tuple[Kind, ...]] = {
     "open": ("postgres",),
     "snapshot": ("postgres",),
     "field": KINDS,
+    "history": KINDS,
 }
 """What there is, and on which stores."""
 USUAL = ("races", "kills", "faults", "http", "calls")
@@ -70,7 +73,7 @@ def _run(name: str, kind: Kind, seed: int, wanted: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix=f"headway-{name}-", dir=wanted.dir))
     begin = time.monotonic()
     try:
-        with site_of(kind, folder, failing=name in {"faults", "field"}) as site:
+        with site_of(kind, folder, failing=name in {"faults", "field", "history"}) as site:
             lines, violations = _RUN[name](folder, site, seed, wanted)
     except ServiceMissing as reason:
         print(f"{name} on {kind}: not run, {reason}")
@@ -106,7 +109,8 @@ def _arguments() -> argparse.Namespace:
         type=float,
         dest="seconds",
         metavar="SECONDS",
-        help=f"of faults, {FAULTS_S:.0f} by default; of the open transaction, {OPEN_S:.0f}",
+        help=f"of faults, {FAULTS_S:.0f} by default; of the open transaction, {OPEN_S:.0f}; "
+        f"of a history, {HISTORY_S:.0f}",
     )
     parser.add_argument("--gated", action="store_true", help="jobs beside the snapshot pass gates")
     parser.add_argument(
@@ -140,6 +144,18 @@ def _faults(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> 
     seconds = wanted.seconds or (QUICK_FAULTS_S if wanted.quick else FAULTS_S)
     seen, violations, faults = fail_again_and_again(folder, site, seed, seconds, _say)
     return [faults.told, *_summary(seen)], violations
+
+
+def _history(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    seconds = wanted.seconds or (QUICK_HISTORY_S if wanted.quick else HISTORY_S)
+    seen, violations, events = live_through(folder, site, seed, seconds, _say)
+    happened = ", ".join(f"{count} {name}" for name, count in sorted(events.items()))
+    cancels = sum(map(len, seen.cancels.values()))
+    answers = sum(map(len, seen.answers.values()))
+    fires = sum(record["entry"] is not None for record in seen.jobs.values())
+    parts = f"{cancels} cancels, {answers} answers to offers, {fires} fires, "
+    parts += f"{len(seen.closings)} closings"
+    return [happened, parts, *_summary(seen)], violations
 
 
 def _http(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
@@ -204,6 +220,7 @@ _RUN: dict[str, Callable[[Path, Site, int, argparse.Namespace], Found]] = {
     "open": _open,
     "snapshot": _snapshot,
     "field": _field,
+    "history": _history,
 }
 
 

@@ -22,6 +22,7 @@ from headway.runtime.job import Job
 from headway.systems.calls import dial_stage, kinds
 from headway.systems.calls.routes import hooks, leads
 from headway.systems.telephony.twilio.account import Account
+from headway.systems.telephony.voice import CallEvent
 from headway.systems.telephony.wire import Wire
 from tests.torture.witness import Witness
 
@@ -132,8 +133,9 @@ class _Watched:
             except ProviderUnsure:
                 self._witness.note("asked", ref=sought.ref, at=at, told="nothing")
                 raise
-            told = "unknown" if found is None else str(found.status)
-            sid = None if found is None else found.call_id
+            is_call = isinstance(found, CallEvent)
+            told = str(found.status) if is_call else "unknown"
+            sid = found.call_id if is_call else None
             self._witness.note("asked", ref=sought.ref, at=at, told=told, sid=sid)
             self.meet("provider has answered")
             return found

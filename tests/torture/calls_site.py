@@ -59,6 +59,7 @@ timeout = "800ms"
 [calls]
 call_deadline = "{deadline}ms"
 ask_again = "400ms"
+listing_lag = "8s"
 jitter = "0s"
 # Starts whose worker died count as well.
 customer_limit = 1000

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tests.torture.evidence import POOL, RATE, Asked, Beat, Doing, Evidence, Json
 
+STAGED, OFFERED, TIMED = "staged", "offered", "timed"
 FINAL = {"succeeded", "dead", "cancelled"}
 MS = 1_000_000
 SETTLES = {"succeeded", "failed", "died"}
@@ -55,11 +56,14 @@ def a_key_names_one_job(seen: Evidence) -> Iterator[Violation]:
 
 def nothing_comes_from_nowhere(seen: Evidence) -> Iterator[Violation]:
     """Nothing is on record, or done, that nobody asked for."""
+    fired = {job for job, record in seen.jobs.items() if _entry(seen, record)}
     for job in seen.jobs:
-        if job not in seen.asked:
+        if job not in seen.asked and job not in fired:
             yield Violation("nowhere", f"{job} is on record and nobody asked for it")
     for one in seen.doings:
         asked = seen.asked.get(one.job)
+        if asked is None and one.job in fired:
+            continue
         if asked is None:
             yield Violation("nowhere", f"{_name(one)} was done and nobody asked for it")
         elif one.begin < asked.at:
@@ -71,6 +75,8 @@ def ends_are_deserved(seen: Evidence) -> Iterator[Violation]:
     doings = seen.doings_of()
     for job, record in seen.jobs.items():
         mine = doings.get(job, [])
+        if record["state"] != "cancelled" and job in seen.asked and seen.asked[job].sort == OFFERED:
+            continue
         applied = any(answer == "applied" for _, _, answer in seen.signals.get(job, ()))
         handed = any(one.handed is not None for one in mine)
         if record["state"] == "succeeded":
@@ -80,8 +86,19 @@ def ends_are_deserved(seen: Evidence) -> Iterator[Violation]:
                 yield Violation("undeserved", f"{job} succeeded, and no one finished it")
         elif record["state"] == "dead" and (applied or not _may_die(seen, job, mine)):
             yield Violation("undeserved", f"{job} is dead: {record['reason']}")
-        elif record["state"] == "cancelled":
+        elif record["state"] == "cancelled" and not (
+            _was_cancelled(seen, job) or _entry(seen, record)
+        ):
             yield Violation("undeserved", f"{job} is cancelled, and nobody asked for that")
+
+
+def _entry(seen: Evidence, record: Json) -> Json | None:
+    """The timetable entry of the plan that made a job."""
+    return seen.plan.get("entries", {}).get(record.get("entry"))
+
+
+def _was_cancelled(seen: Evidence, job: str) -> bool:
+    return any(answer in {"done", "asked"} for _, answer in seen.cancels.get(job, ()))
 
 
 def _may_die(seen: Evidence, job: str, mine: list[Doing]) -> bool:
@@ -127,14 +144,16 @@ def what_was_handed_over_stays_so(seen: Evidence) -> Iterator[Violation]:
         if calls > 1:
             yield Violation("called twice", f"{job}: {calls} calls")
         for one in mine:
-            if one.handed is None:
-                if one.calls:
-                    yield Violation("called early", f"{_name(one)} called before its hand-over")
-                continue
-            for later in mine:
-                if later.run > one.run and later.begin > one.handed:
-                    yield Violation("restarted", f"{_name(later)} began after a hand-over")
-    for job, record in seen.jobs.items():
+            if one.handed is None and one.calls:
+                yield Violation("called early", f"{_name(one)} called before its hand-over")
+        handed_at = {one.run: one.handed for one in mine if one.handed is not None}
+        for later in mine:
+            if any(run < later.run and at < later.begin for run, at in handed_at.items()):
+                yield Violation("restarted", f"{_name(later)} began after a hand-over")
+    # Each turn of a cascade hands over.
+    turns = {job for job, asked in seen.asked.items() if asked.sort == OFFERED}
+    for job in seen.jobs.keys() - turns:
+        record = seen.jobs[job]
         handed = [run["run"] for run in record["runs"] if run["handed_at"] is not None]
         if handed and record["run"] > min(handed):
             yield Violation("restarted", f"{job}: run {record['run']} after {min(handed)}")
@@ -175,6 +194,10 @@ def _capacity(seen: Evidence, place: str) -> int:
 
 def _given_back_at(seen: Evidence, one: Doing) -> int:
     """When its permits were certainly still out for the last time, ns."""
+    if one.offered is not None:
+        answered = _answered_at(seen, one)
+        # The deadline is counted from the offer, which came after the handler's first line.
+        return seen.ended_at(one) if answered is None else answered
     if one.handed is None:
         return seen.ended_at(one)
     applied = [since for since, _, answer in seen.signals.get(one.job, ()) if answer == "applied"]
@@ -184,9 +207,13 @@ def _given_back_at(seen: Evidence, one: Doing) -> int:
 def _uses(seen: Evidence) -> Iterator[tuple[Doing, str, int, Json]]:
     for one in seen.doings:
         asked = seen.asked.get(one.job)
-        if seen.is_shadow(one):
+        if asked is None or seen.is_shadow(one):
             continue
-        for name, amount, kind in asked.gates if asked else ():
+        if asked.sort == OFFERED:
+            yield one, f"tech:{one.candidate}", 1, seen.plan["gates"]["tech"]
+        if asked.sort == STAGED and one.stage != "dial":
+            continue
+        for name, amount, kind in asked.gates:
             yield one, name, amount, seen.plan["gates"][kind]
 
 
@@ -235,12 +262,127 @@ def _windows(
 def nothing_starts_early(seen: Evidence) -> Iterator[Violation]:
     """No run is claimed before its job is due."""
     for job, record in seen.jobs.items():
-        due_at = seen.asked[job].due_at if job in seen.asked else None
+        due_at = seen.asked[job].due_at if job in seen.asked else record["fired_at"]
         for run in record["runs"]:
             if due_at is not None and run["claimed_at"] < due_at:
                 yield Violation(
                     "early", f"{job} run {run['run']} by {due_at - run['claimed_at']} ms"
                 )
+
+
+def hours_hold(seen: Evidence) -> Iterator[Violation]:
+    """No run with hours is claimed outside of them."""
+    spans = seen.plan.get("hours", ())
+    for job, record in seen.jobs.items():
+        if job not in seen.asked or seen.asked[job].sort != TIMED:
+            continue
+        for run in record["runs"]:
+            at = run["claimed_at"]
+            if not any(opening <= at < closing for opening, closing in spans):
+                yield Violation("hours", f"{job} run {run['run']} was claimed at {at}")
+
+
+def closed_gates_let_nothing_start(seen: Evidence) -> Iterator[Violation]:
+    """No run is claimed while its lane or its kind was closed for certain."""
+    claims: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for job, record in seen.jobs.items():
+        for run in record["runs"]:
+            for name in ("all", f"lane:{record['lane']}", f"kind:{record['kind']}"):
+                claims[name].append((run["claimed_at"], job))
+    for name, begin, end in seen.closings:
+        for at, job in claims.get(name, ()):
+            if begin < at < end:
+                yield Violation("closed", f"{job} was claimed at {at}; {name}: {begin} to {end}")
+
+
+# -------------------------------------------------------- cancels, stages, cascades and timetables
+
+
+def cancels_are_kept(seen: Evidence) -> Iterator[Violation]:
+    """A cancel that was acknowledged ends the job as cancelled; a job at rest starts no more."""
+    doings = seen.doings_of()
+    for job, cancels in seen.cancels.items():
+        record = seen.jobs.get(job)
+        if record is None or not _was_cancelled(seen, job):
+            continue
+        if record["state"] != "cancelled":
+            yield Violation("cancel", f"{job} was cancelled and is {record['state']}")
+        done = [at for at, answer in cancels if answer == "done"]
+        for one in doings.get(job, ()):
+            if done and one.begin > min(done) and not seen.is_shadow(one):
+                yield Violation("cancel", f"{_name(one)} began after its job was cancelled")
+
+
+def stages_follow_each_other(seen: Evidence) -> Iterator[Violation]:
+    """The second stage begins after a run that finished the first; success comes after both."""
+    doings = seen.doings_of()
+    for job, asked in seen.asked.items():
+        if asked.sort != STAGED or job not in seen.jobs:
+            continue
+        mine = doings.get(job, [])
+        for one in mine:
+            before = [other for other in mine if other.run < one.run and other.stage == "check"]
+            if one.stage == "dial" and not any(other.outcome == "done" for other in before):
+                yield Violation("stage", f"{_name(one)} dials, and no run has checked")
+        done = any(one.stage == "dial" and one.outcome == "done" for one in mine)
+        if seen.jobs[job]["state"] == "succeeded" and not done:
+            yield Violation("stage", f"{job} succeeded, and no run has dialled")
+
+
+def cascades_ask_one_at_a_time(seen: Evidence) -> Iterator[Violation]:
+    """One offer at a time; one acceptance at most; the end is what was answered."""
+    doings = seen.doings_of()
+    offer_ns = seen.plan.get("offer_ms", 0) * MS
+    for job, asked in seen.asked.items():
+        if asked.sort != OFFERED or job not in seen.jobs:
+            continue
+        answers = seen.answers.get(job, ())
+        accepted = sum(said == "accepted" and answer == "applied" for _, _, said, answer in answers)
+        state, reason = seen.jobs[job]["state"], seen.jobs[job]["reason"]
+        if accepted > 1:
+            yield Violation("cascade", f"{job}: {accepted} acceptances were applied")
+        if (state == "succeeded") != (accepted == 1) and state != "cancelled":
+            yield Violation("cascade", f"{job} is {state}; {accepted} acceptances were applied")
+        if state == "dead" and reason != "exhausted":
+            yield Violation("cascade", f"{job} is dead: {reason}")
+        for one, later in pairwise([one for one in doings.get(job, []) if one.offered]):
+            answered = _answered_at(seen, one)
+            ended = answered is not None or later.begin >= one.begin + offer_ns
+            if not ended or (answered is not None and later.begin < answered):
+                yield Violation("cascade", f"{_name(later)} began beside the offer of {one.run}")
+
+
+def _answered_at(seen: Evidence, one: Doing) -> int | None:
+    """When the answer that ended an offer was sent, ns."""
+    sent = [
+        since
+        for since, run, _, answer in seen.answers.get(one.job, ())
+        if run == one.run and answer == "applied"
+    ]
+    return min(sent) if sent else None
+
+
+def entries_fire_once_each_moment(seen: Evidence) -> Iterator[Violation]:
+    """A timetable entry fires at each of its moments, once.
+
+    Fires are made ahead; those behind the last one that ran were cancelled with the entry.
+    """
+    fires: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for record in seen.jobs.values():
+        if _entry(seen, record):
+            fires[record["entry"]].append((record["fired_at"], record["state"]))
+    for name, entry in seen.plan.get("entries", {}).items():
+        last = max((at for at, state in fires[name] if state == "succeeded"), default=None)
+        if last is None:
+            yield Violation("fire", f"{name} never fired")
+            continue
+        moments = sorted(at for at, _ in fires[name] if at <= last)
+        for at, state in fires[name]:
+            if at <= last and state != "succeeded":
+                yield Violation("fire", f"{name} at {at} is {state}")
+        for one, later in pairwise(moments):
+            if later - one != entry["every_ms"]:
+                yield Violation("fire", f"{name} fired at {one} and next at {later}")
 
 
 # ------------------------------------------------------------------------------------- the record
@@ -326,6 +468,12 @@ RULES: tuple[Callable[[Evidence], Iterable[Violation]], ...] = (
     capacities_hold,
     rates_hold,
     nothing_starts_early,
+    hours_hold,
+    closed_gates_let_nothing_start,
+    cancels_are_kept,
+    stages_follow_each_other,
+    cascades_ask_one_at_a_time,
+    entries_fire_once_each_moment,
     the_record_tells_all,
     audits_find_nothing,
     no_permit_leaks,

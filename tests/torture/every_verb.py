@@ -42,7 +42,14 @@ async def _settle_what_runs(story: Story) -> None:
     await story.worker.settle(*(Succeeded(job.id, 1) for job in story.jobs[:3]))
 
 
+async def _beat(story: Story) -> None:
+    await story.worker.beat()
+
+
 BEFORE: dict[str, Callable[[Story], Awaitable[None]]] = {
+    # A store may have a connection for beats alone: the replies of its opening are not the beat's.
+    "beat": _beat,
+    "beat leaving": _beat,
     "claim": _settle_what_runs,
     "fire": _define_nightly,
 }

@@ -28,6 +28,7 @@ class Asked:
         gates: for each gate its name, the amount, and the name of its kind in the plan.
         due_at: ms UTC; None for at once.
         hands_over: whether its handler hands over.
+        sort: "staged", "offered" to candidates, or "timed" by hours; else empty.
         acked: whether the enqueue was acknowledged.
     """
 
@@ -35,6 +36,7 @@ class Asked:
     gates: list[tuple[str, int, str]]
     due_at: int | None
     hands_over: bool
+    sort: str = ""
     acked: bool = False
 
 
@@ -52,6 +54,9 @@ class Doing:
         outcome: what the handler said at its end.
         handed: when a hand-over was acknowledged, ns.
         calls: when it touched the outside world, ns.
+        stage: of the run; the first one of a kind with stages is "check", the other one "dial".
+        candidate: to whom the run offers.
+        offered: when the offer was acknowledged, ns.
     """
 
     job: str
@@ -63,6 +68,9 @@ class Doing:
     outcome: str | None = None
     handed: int | None = None
     calls: list[int] = field(default_factory=list)
+    stage: str = ""
+    candidate: str = ""
+    offered: int | None = None
 
 
 class Beat(NamedTuple):
@@ -92,6 +100,9 @@ class Evidence:
         by_run: the same by job and run; more than one is a violation.
         verdicts: for each job, (ns before, ns after, run, outcome, verdict) as its worker was told.
         signals: for each job, (ns before, ns after, answer) of a final signal.
+        answers: for each job, (ns before, run, "accepted" or "declined", reply) of an offer.
+        cancels: for each job, (ns after, reply) of a cancel.
+        closings: (name of a gate, from, to), ms UTC, in which it was closed for certain.
         beats: for each worker, in order.
         audits: each audit's line.
         stops: when a process was stopped and let go again, by pid, ns.
@@ -114,6 +125,11 @@ class Evidence:
     signals: dict[str, list[tuple[int, int, str]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    answers: dict[str, list[tuple[int, int, str, str]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    cancels: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
+    closings: list[tuple[str, int, int]] = field(default_factory=list)
     beats: dict[str, list[Beat]] = field(default_factory=lambda: defaultdict(list))
     audits: list[Json] = field(default_factory=list)
     stops: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -193,8 +209,9 @@ def _plan(seen: Evidence, fact: Json) -> None:
 
 
 def _asked(seen: Evidence, fact: Json) -> None:
-    for job, gates, due_at, hands_over in fact["jobs"]:
-        seen.asked[job] = Asked(fact["t"], [tuple(one) for one in gates], due_at, hands_over)
+    for job, gates, due_at, hands_over, sort in fact["jobs"]:
+        uses = [tuple(one) for one in gates]
+        seen.asked[job] = Asked(fact["t"], uses, due_at, hands_over, sort)
 
 
 def _acked(seen: Evidence, fact: Json) -> None:
@@ -210,7 +227,15 @@ def _again(seen: Evidence, fact: Json) -> None:
 
 
 def _begin(seen: Evidence, fact: Json) -> None:
-    one = Doing(fact["job"], fact["run"], fact["pid"], fact["t"], fact["members"])
+    one = Doing(
+        fact["job"],
+        fact["run"],
+        fact["pid"],
+        fact["t"],
+        fact["members"],
+        stage=fact.get("stage", ""),
+        candidate=fact.get("candidate", ""),
+    )
     seen.doings.append(one)
     seen.by_run[one.job, one.run].append(one)
 
@@ -236,6 +261,25 @@ def _called(seen: Evidence, fact: Json) -> None:
     one = _of(seen, fact)
     if one is not None:
         one.calls.append(fact["t"])
+
+
+def _offered(seen: Evidence, fact: Json) -> None:
+    one = _of(seen, fact)
+    if one is not None:
+        one.offered = fact["t"]
+
+
+def _answered(seen: Evidence, fact: Json) -> None:
+    answer = (fact["since"], fact["run"], fact["said"], fact["answer"])
+    seen.answers[fact["job"]].append(answer)
+
+
+def _cancelled(seen: Evidence, fact: Json) -> None:
+    seen.cancels[fact["job"]].append((fact["t"], fact["answer"]))
+
+
+def _closed(seen: Evidence, fact: Json) -> None:
+    seen.closings.append((fact["gate"], fact["from_ms"], fact["to_ms"]))
 
 
 def _verdicts(seen: Evidence, fact: Json) -> None:
@@ -277,6 +321,10 @@ _READERS = {
     "end": _end,
     "handed": _handed,
     "called": _called,
+    "offered": _offered,
+    "answered": _answered,
+    "cancelled": _cancelled,
+    "closed": _closed,
     "settled": _verdicts,
     "signalled": _signalled,
     "beat": _beat,

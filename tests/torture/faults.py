@@ -104,7 +104,7 @@ def fail_again_and_again(
 def _strike(rig: Rig, site: ServerSite, seconds: float, found: list[Violation]) -> Faults:
     chance = random.Random(f"faults {rig.seed}")
     known = faults_of(site)
-    work = _Work(witness_file(rig.folder))
+    work = Work(witness_file(rig.folder))
     faults = Faults()
     work.next_s()
     end = time.monotonic() + seconds
@@ -124,7 +124,7 @@ def _strike(rig: Rig, site: ServerSite, seconds: float, found: list[Violation]) 
     return faults
 
 
-class _Work:
+class Work:
     """Waits for what handlers tell the witness.
 
     Args:

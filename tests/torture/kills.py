@@ -70,18 +70,8 @@ def kill_again_and_again(
         What was seen, what must not be, and how many were killed.
     """
     rig = Rig(folder, site, seed, calm=False, say=say, answered_s=ANSWERED_S)
-    worker = Role(
-        name="worker",
-        folder=folder,
-        seed=seed,
-        lane=WORK,
-        concurrency=12,
-        lease=LEASE,
-        dwell_s=0.06,
-        long=0.03,
-        fails=0.05,
-        chance=CHANCE,
-        plant=plant,
+    worker = worker_of(
+        Role(name="worker", folder=folder, seed=seed, chance=CHANCE, plant=plant), LEASE
     )
     maker = Role(
         name="maker",
@@ -94,7 +84,7 @@ def kill_again_and_again(
         chance=CHANCE,
         plant=plant,
     )
-    crew = _Crew(rig, [worker] * WORKERS + [maker])
+    crew = Crew(rig, [worker] * WORKERS + [maker])
     killed = _strike(rig, crew, kills)
     say("no more kills: what is left is worked off")
     crew.dismiss()
@@ -104,7 +94,19 @@ def kill_again_and_again(
     return *rig.verdict(), killed
 
 
-class _Crew:
+def worker_of(role: Role, lease: str) -> Role:
+    """A role that works as well, and is slow and fails now and then.
+
+    Args:
+        role: all else that it does.
+        lease: of its worker.
+    """
+    return replace(
+        role, lane=WORK, concurrency=12, lease=lease, dwell_s=0.06, long=0.03, fails=0.05
+    )
+
+
+class Crew:
     """Processes of which each is followed by another when it dies."""
 
     def __init__(self, rig: Rig, roles: list[Role]) -> None:
@@ -130,15 +132,46 @@ class _Crew:
         ready = wait([one.sentinel for _, one in self.members], timeout=seconds)
         return [member for member in self.members if member[1].sentinel in ready]
 
-    def stop_for_a_while(self, chance: random.Random) -> None:
-        """A worker is stopped for longer than its lease, and goes on as if nothing had been."""
+    def bury(self, dead: list[tuple[Role, BaseProcess]]) -> int:
+        """Starts others in place of those that ended by their own hand; how many.
+
+        Raises:
+            RuntimeError: one ended otherwise.
+        """
+        for member in dead:
+            member[1].join()
+            if member[1].exitcode != -signal.SIGKILL:
+                message = f"{member[0].name} ended with {member[1].exitcode}"
+                raise RuntimeError(message)
+            self.replace(member)
+        return len(dead)
+
+    def replace_all(self) -> None:
+        """Kills every process, and starts as many when none is left."""
+        roles = [role for role, _ in self.members]
+        self.dismiss()
+        self.members.clear()
+        for role in roles:
+            self.add(role)
+
+    def stop_for_a_while(
+        self, chance: random.Random, seconds: float, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
+        """Stops a worker for longer than its lease, and lets it go on.
+
+        Args:
+            chance: chooses the worker.
+            seconds: for how long.
+            meanwhile: is called once while the worker is stopped.
+        """
         _, one = chance.choice([member for member in self.members if member[0].lane])
         pid = one.pid or 0
         if not one.is_alive():
             return
         since = time.monotonic_ns()
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(STOPPED_S)
+        meanwhile()
+        time.sleep(seconds)
         self.rig.witness.note("stopped", of=pid, since=since)
         os.kill(pid, signal.SIGCONT)
 
@@ -148,23 +181,17 @@ class _Crew:
             self.rig.kill(one)
 
 
-def _strike(rig: Rig, crew: _Crew, kills: int) -> Killed:
+def _strike(rig: Rig, crew: Crew, kills: int) -> Killed:
     chance = random.Random(f"kills {rig.seed}")
     killed = Killed()
     while killed.by_rig < kills:
-        dead = crew.dead(chance.uniform(SOONEST_S, LATEST_S))
-        for member in dead:
-            member[1].join()
-            if member[1].exitcode != -signal.SIGKILL:
-                message = f"{member[0].name} ended with {member[1].exitcode}"
-                raise RuntimeError(message)
-            killed.by_fate += 1
-            crew.replace(member)
+        dead = crew.bury(crew.dead(chance.uniform(SOONEST_S, LATEST_S)))
+        killed.by_fate += dead
         if not dead:
             crew.replace(chance.choice(crew.members))
             killed.by_rig += 1
             if killed.by_rig % STOP_EACH == 0:
-                crew.stop_for_a_while(chance)
+                crew.stop_for_a_while(chance, STOPPED_S)
                 killed.stopped += 1
             if killed.by_rig % 10 == 0:
                 rig.say(f"{killed.by_rig} of {kills} killed, {killed.by_fate} by their own hand")

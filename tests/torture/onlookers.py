@@ -1,4 +1,4 @@
-"""Two processes that look on: one audits all the time, one is the outside world that calls back."""
+"""Processes beside the workers: one audits, one is the outside world, one is an operator."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
-from headway.contract.signals import Heard, Signal
+from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
+from headway.contract.operate import ActRequest, Verb
+from headway.contract.signals import Decided, Heard, Signal
 from headway.contract.store import Store
 from headway.contract.views import AuditQuery, LanesQuery
 from headway.runtime import event_loop
@@ -18,6 +22,7 @@ from headway.stores import open_store
 from tests.torture import flag
 from tests.torture.flag import Flag
 from tests.torture.patience import until_told
+from tests.torture.plan import VARIED, WORK
 from tests.torture.process import store_url, witness_file
 from tests.torture.witness import Witness
 
@@ -26,6 +31,12 @@ SILENT = 0.05
 TWICE = 0.2
 """The share of webhooks that come twice."""
 AUDIT_PAUSE_S = 0.02
+ACCEPTED = 0.5
+"""The share of offers that are accepted, of those that are answered."""
+CANCELLED = 0.05
+"""The share of jobs that the operator cancels."""
+CLOSED = ("all", f"lane:{WORK}", f"lane:{VARIED}", "kind:plain", "kind:timed")
+"""What the operator closes."""
 
 
 def audit(folder: Path) -> None:
@@ -62,13 +73,19 @@ async def _answer(folder: Path, seed: int, within_s: float) -> None:
     witness = Witness(witness_file(folder))
     store = open_store(store_url(folder))
     chance = random.Random(f"world {seed}")
+    over = flag.over(folder)
     async with asyncio.TaskGroup() as calls:
-        async for job, run in _called(witness_file(folder), flag.over(folder)):
+        async for fact in _facts(witness_file(folder), over, "called", "offered"):
             if chance.random() < SILENT:
                 continue
             times = 2 if chance.random() < TWICE else 1
             seconds = chance.random() * within_s
-            calls.create_task(_ring_off(store, witness, (job, run), seconds, times))
+            run = fact["job"], fact["run"]
+            if fact["event"] == "called":
+                calls.create_task(_ring_off(store, witness, run, seconds, times))
+            else:
+                accepts = chance.random() < ACCEPTED
+                calls.create_task(_answer_offer(store, witness, run, seconds, accepts=accepts))
     await store.close()
 
 
@@ -89,8 +106,67 @@ async def _ring_off(
         witness.note("signalled", job=job, since=since, answer=str(answer))
 
 
-async def _called(path: Path, over: Flag) -> AsyncIterator[tuple[str, int]]:
-    """Follows the witness's file."""
+async def _answer_offer(
+    store: Store, witness: Witness, turn: tuple[str, int], seconds: float, *, accepts: bool
+) -> None:
+    await asyncio.sleep(seconds)
+    job, run = turn
+    said = Decided.ACCEPTED if accepts else Decided.DECLINED
+    signal = Signal(key=f"{job}:{run}", event=uuid4().hex, decided=said)
+    since = time.monotonic_ns()
+    reply, unknown = await until_told(lambda: store.signal(signal))
+    applied = unknown and reply.answer is Heard.ALREADY
+    answer = Heard.APPLIED if applied else reply.answer
+    witness.note("answered", job=job, run=run, since=since, said=str(said), answer=str(answer))
+
+
+def operate(folder: Path, seed: int) -> None:
+    """Cancels jobs and closes lanes and kinds for a moment, until no more jobs are made."""
+    event_loop.run(_operate(folder, seed))
+
+
+async def _operate(folder: Path, seed: int) -> None:
+    witness = Witness(witness_file(folder))
+    store = open_store(store_url(folder))
+    chance = random.Random(f"operator {seed}")
+    enough = flag.enough(folder)
+    async with asyncio.TaskGroup() as moves:
+        moves.create_task(_close_again_and_again(store, witness, chance, enough))
+        async for fact in _facts(witness_file(folder), enough, "acked"):
+            for job in fact["jobs"]:
+                if chance.random() < CANCELLED:
+                    moves.create_task(_cancel(store, witness, job, chance.random() ** 4))
+    await store.close()
+
+
+async def _cancel(store: Store, witness: Witness, job: str, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    act = ActRequest(request=uuid4().hex, ids=(job,), verb=Verb.CANCEL, author="operator")
+    replies, _ = await until_told(lambda: store.act(act))
+    witness.note("cancelled", job=job, answer=str(replies[0].answer))
+
+
+async def _close_again_and_again(
+    store: Store, witness: Witness, chance: random.Random, enough: Flag
+) -> None:
+    while not enough.up:
+        await asyncio.sleep(chance.uniform(0.5, 2.0))
+        gate = chance.choice(CLOSED)
+        close, reopen = (
+            DefineRequest(items=(item,), author="operator")
+            for item in (CloseGate(name=gate), OpenGate(name=gate))
+        )
+        await until_told(lambda: store.define(close))  # noqa: B023  (awaited here)
+        from_ms = time.time_ns() // 1_000_000
+        await asyncio.sleep(chance.uniform(0.1, 0.8))
+        to_ms = time.time_ns() // 1_000_000
+        await until_told(lambda: store.define(reopen))  # noqa: B023  (awaited here)
+        witness.note("closed", gate=gate, from_ms=from_ms, to_ms=to_ms)
+
+
+async def _facts(path: Path, over: Flag, *events: str) -> AsyncIterator[dict[str, Any]]:
+    """Follows the witness's file: the facts of these events."""
+    parts = [f'"event": "{event}"'.encode() for event in events]
     with path.open("rb") as file:
         rest = b""
         while not over.up:
@@ -100,9 +176,9 @@ async def _called(path: Path, over: Flag) -> AsyncIterator[tuple[str, int]]:
                 continue
             *lines, rest = (rest + read).split(b"\n")
             for line in lines:
-                if b'"called"' in line:
-                    fact = json.loads(line)
-                    yield fact["job"], fact["run"]
+                if any(part in line for part in parts):
+                    with suppress(ValueError):  # a line torn by a kill
+                        yield json.loads(line)
 
 
 async def unfinished(store: Store, lanes: tuple[str, ...] = ()) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -16,7 +16,7 @@ from uuid import uuid4
 import headway as hw
 from headway.core.job import NewJob
 
-WORK, LIGHT = "work", "light"
+WORK, LIGHT, VARIED = "work", "light", "varied"
 MEMBERS = {"one": 2, "two": 3, "three": 1}
 BUDGET = 6
 BUSY = 40
@@ -25,8 +25,15 @@ GUEST, GUEST_MS = 3, 400
 START_WITHIN_MS = 150
 PLACES, GUESTS = 60, 200
 DEADLINE = "3s"
+DESK = 3
+CANDIDATES = tuple(f"tech{number}" for number in range(12))
+OFFER_MS = 2_000
+TICK, TICK_MS = "tick", 1_000
+MINUTES = 60
+"""For so long the hours gate is open in every other minute."""
 KEYED = 0.3
 """The share of jobs with a key."""
+MINUTE_MS = 60_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Gates = list[tuple[str, int, str]]
@@ -40,6 +47,8 @@ GATES: dict[str, dict[str, Any]] = {
     "lines": {"kind": "pool", "members": MEMBERS},
     "pace": {"kind": "rate", "limit": PACE, "per_ms": PACE_MS},
     "guest": {"kind": "rate", "limit": GUEST, "per_ms": GUEST_MS},
+    "desk": {"kind": "slots", "capacity": DESK},
+    "tech": {"kind": "slots", "capacity": 1},
 }
 LANE: Gates = [(f"lane:{WORK}", 1, "lane")]
 
@@ -52,10 +61,12 @@ class Asked:
     gates: Gates
     due_at: int | None
     hands_over: bool
+    sort: str = ""
+    """What the checker must know of its kind: "staged", "offered" or "timed"; else empty."""
 
     @property
     def fact(self) -> list[object]:
-        return [self.job.id, self.gates, self.due_at, self.hands_over]
+        return [self.job.id, self.gates, self.due_at, self.hands_over, self.sort]
 
 
 def declare(url: str, work: Body, call: Body, store: hw.Store | None = None) -> hw.App:
@@ -119,6 +130,61 @@ def declare(url: str, work: Body, call: Body, store: hw.Store | None = None) -> 
     return app
 
 
+def declare_varied(app: hw.App, work: Body, offer: Body, begin_at: int) -> None:
+    """Adds stages, a cascade, hours and a timetable to the app.
+
+    Args:
+        app: from `declare`.
+        work: what handlers do.
+        offer: what the handler of the cascade does.
+        begin_at: the beginning of the history, ms UTC.
+    """
+    app.lane(VARIED)
+    desk = hw.Slots("desk", DESK)
+    tech = hw.Slots("tech:{candidate}", 1)
+    spans = ",".join(
+        f"{_clock(opening)}-{_clock(closing)}" for opening, closing in open_spans(begin_at)
+    )
+    hours = hw.Hours("hours", spans, tz="UTC")
+    again = hw.Backoff(attempts=200, base="20ms", cap="300ms")
+
+    @app.job(lane=VARIED, retry=again, stages={"check": [], "dial": [desk]})
+    async def staged(job: hw.Job) -> object:
+        await work(job)
+        return hw.Next("dial")
+
+    @staged.stage("dial")
+    async def dial(job: hw.Job) -> None:
+        await work(job)
+
+    @app.job(lane=VARIED, retry=again, cascade=True, gates=[tech])
+    async def offered(job: hw.Job) -> None:
+        await offer(job)
+
+    @app.job(lane=VARIED, retry=again, gates=[hours])
+    async def timed(job: hw.Job) -> None:
+        await work(job)
+
+    @app.job(lane=VARIED, retry=again)
+    async def tick(job: hw.Job) -> None:
+        await work(job)
+
+    app.timetable(TICK, tick, schedule=f"every {TICK_MS}ms", overlap="all", misfire="all")
+
+
+def open_spans(begin_at: int) -> list[tuple[int, int]]:
+    """When the hours gate is open: (from, to), ms UTC."""
+    first = begin_at // MINUTE_MS
+    return [
+        (minute * MINUTE_MS, (minute + 1) * MINUTE_MS)
+        for minute in range(first, first + MINUTES, 2)
+    ]
+
+
+def _clock(at: int) -> str:
+    return f"{EPOCH + timedelta(milliseconds=at):%H:%M}"
+
+
 class Jobs:
     """Draws jobs.
 
@@ -127,13 +193,17 @@ class Jobs:
         seed: the same seed draws the same jobs, but for their ids.
         calls: the share of jobs that hand over.
         later: the share of jobs that are due later.
+        varied: the share of jobs with stages, candidates or hours.
     """
 
-    def __init__(self, app: hw.App, seed: object, *, calls: float, later: float) -> None:
+    def __init__(
+        self, app: hw.App, seed: object, *, calls: float, later: float, varied: float = 0.0
+    ) -> None:
         self._app = app
         self._random = random.Random(f"jobs {seed}")
         self._calls = calls
         self._later = later
+        self._varied = varied
 
     def draw(self, now_ms: int) -> Asked:
         """One job.
@@ -144,6 +214,8 @@ class Jobs:
         chance = self._random
         due_at = now_ms + chance.randrange(2_000) if chance.random() < self._later else None
         place, guest = chance.randrange(PLACES), chance.randrange(GUESTS)
+        if self._varied and chance.random() < self._varied:
+            return self._draw_varied(due_at)
         lock = (f"lock:{place}", 1, "lock")
         paced = (f"guest:{guest}", 1, "guest")
         lines = ("lines", 1, "lines")
@@ -167,8 +239,17 @@ class Jobs:
         # What hands over gives the lane's place back at its hand-over; the others at their end.
         return self._asked(kind, [*gates, *LANE], due_at, hands_over=False, **args)
 
+    def _draw_varied(self, due_at: int | None) -> Asked:
+        kind = self._random.choice(["staged", "offered", "timed"])
+        gates: Gates = [("desk", 1, "desk")] if kind == "staged" else []
+        args: dict[str, object] = {}
+        if kind == "offered":
+            args["candidates"] = self._random.sample(CANDIDATES, self._random.randint(1, 4))
+        asked = self._asked(kind, gates, due_at, hands_over=False, **args)
+        return replace(asked, sort=kind)
+
     def _asked(
-        self, kind: str, gates: Gates, due_at: int | None, *, hands_over: bool, **args: int
+        self, kind: str, gates: Gates, due_at: int | None, *, hands_over: bool, **args: object
     ) -> Asked:
         due = None if due_at is None else EPOCH + timedelta(milliseconds=due_at)
         key = f"order {uuid4().hex}" if self._random.random() < KEYED else None

@@ -17,12 +17,23 @@ from headway.runtime import event_loop
 from headway.stores import open_store
 from tests.torture import flag
 from tests.torture.fate import Fate
-from tests.torture.plan import DEADLINE, LIGHT, Asked, Jobs, declare
+from tests.torture.plan import (
+    DEADLINE,
+    LIGHT,
+    OFFER_MS,
+    VARIED,
+    Asked,
+    Jobs,
+    declare,
+    declare_varied,
+)
 from tests.torture.watched import WatchedStore
 from tests.torture.witness import Witness
 
 PAUSE_S = 0.05
 LONG_S = 2.0
+AWAY_S = 60.0
+"""For so long a process that begins tries to reach the store."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +56,8 @@ class Role:
         fails: the share of runs that fail.
         chance: of a kill by its own hand, at each point.
         plant: a fault to be planted, so that the checker is seen to find it.
+        varied: the share of jobs with stages, candidates or hours.
+        begin_at: the beginning of the history, ms UTC; 0 declares nothing of the varied kinds.
     """
 
     name: str
@@ -62,6 +75,8 @@ class Role:
     fails: float = 0.0
     chance: float = 0.0
     plant: str = ""
+    varied: float = 0.0
+    begin_at: int = 0
 
     @property
     def url(self) -> str:
@@ -84,6 +99,16 @@ def run(role: Role) -> None:
     event_loop.run(_Process(role).live())
 
 
+def _open(url: str) -> hw.Store:
+    """Opens the store; the process may have begun while the server was away."""
+    for _ in range(int(AWAY_S / PAUSE_S)):
+        try:
+            return open_store(url)
+        except StoreUnavailable:
+            time.sleep(PAUSE_S)
+    return open_store(url)
+
+
 class _Process:
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -91,17 +116,20 @@ class _Process:
         self.fate = Fate(witness, f"{role.seed} {role.name}", role.chance)
         self.random = random.Random(f"work {role.seed} {role.name}")
         self.lost: list[str] = []
-        self.store = open_store(role.url)
+        self.store = _open(role.url)
         watched = WatchedStore(self.store, witness, self.fate)
         self.app = declare(role.url, self.work, self.call, store=watched)
+        if role.begin_at:
+            declare_varied(self.app, self.work, self.offer, role.begin_at)
 
     async def live(self) -> None:
         role = self.role
         tasks: list[asyncio.Task[None]] = []
         worker = None
         if role.lane:
+            lanes = (role.lane, VARIED) if role.begin_at else (role.lane,)
             worker = self.app.worker(
-                lanes=(role.lane,), concurrency=role.concurrency, lease=role.lease, grace="5s"
+                lanes=lanes, concurrency=role.concurrency, lease=role.lease, grace="5s"
             )
             tasks.append(asyncio.create_task(worker.run()))
         if role.jobs:
@@ -122,7 +150,13 @@ class _Process:
 
     async def make(self) -> None:
         role = self.role
-        jobs = Jobs(self.app, f"{role.seed} {role.name}", calls=role.calls, later=0.1)
+        jobs = Jobs(
+            self.app,
+            f"{role.seed} {role.name}",
+            calls=role.calls,
+            later=0.1,
+            varied=role.varied,
+        )
         left = role.jobs
         enough = flag.enough(role.folder)
         while left and not enough.up:
@@ -191,6 +225,17 @@ class _Process:
         finally:
             self.end(job, outcome)
 
+    async def offer(self, job: hw.Job) -> None:
+        self.begin(job)
+        outcome = "stopped"
+        try:
+            await job.offer(timeout=f"{OFFER_MS}ms")
+            self.fate.meet("after hand-over")
+            self.witness.note("offered", job=job.id, run=job.run)
+            outcome = "done"
+        finally:
+            self.end(job, outcome)
+
     async def dwell(self, job: hw.Job) -> None:
         # Drawn from the job, so that each of its runs takes long if one does: only then does a
         # worker that was stopped come back while another is still at it.
@@ -204,7 +249,14 @@ class _Process:
         members = {} if self.role.plant == "one line" else dict(job.permits)
         if self.role.plant == "one line" and job.permits:
             members = {"lines": "three"}
-        self.witness.note("begin", job=job.id, run=job.run, members=members)
+        self.witness.note(
+            "begin",
+            job=job.id,
+            run=job.run,
+            members=members,
+            stage=job.stage,
+            candidate=job.candidate,
+        )
         self.fate.meet("at begin")
 
     def end(self, job: hw.Job, outcome: str) -> None:

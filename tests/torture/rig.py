@@ -15,12 +15,21 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from headway.contract.definitions import DefineRequest, EnableEntry
 from headway.contract.views import GatesQuery
 from headway.stores import open_store
 from tests.torture import flag, onlookers, process
 from tests.torture.checker import Violation, check
 from tests.torture.evidence import Evidence, read_evidence
-from tests.torture.plan import GATES, START_WITHIN_MS
+from tests.torture.plan import (
+    GATES,
+    OFFER_MS,
+    START_WITHIN_MS,
+    TICK,
+    TICK_MS,
+    declare_varied,
+    open_spans,
+)
 from tests.torture.process import Role, witness_file
 from tests.torture.site import Site
 from tests.torture.witness import Witness
@@ -44,6 +53,8 @@ class Rig:
         calm: whether nothing is killed, so that no lease may be lost.
         say: prints a line.
         answered_s: the longest until the outside world signals the end of a call.
+        begin_at: the beginning, ms UTC, of a history with stages, cascades, hours, a timetable and
+            an operator; 0 for one without.
     """
 
     folder: Path
@@ -52,6 +63,7 @@ class Rig:
     calm: bool
     say: Callable[[str], None]
     answered_s: float = 0.1
+    begin_at: int = 0
     witness: Witness = field(init=False)
     running: list[BaseProcess] = field(default_factory=list)
     looking: list[BaseProcess] = field(default_factory=list)
@@ -65,13 +77,19 @@ class Rig:
             "slack_ms": SLACK_MS,
             "audits": 5,
         }
-        self.witness.note("plan", plan=plan)
-        (self.folder / "url").write_text(self.site.url)
-        asyncio.run(_prepare(self.site.own_url))
-        for target, args in (
+        onlooking: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
             (onlookers.audit, (self.folder,)),
             (onlookers.answer, (self.folder, self.seed, self.answered_s)),
-        ):
+        ]
+        if self.begin_at:
+            plan["hours"] = open_spans(self.begin_at)
+            plan["entries"] = {TICK: {"every_ms": TICK_MS}}
+            plan["offer_ms"] = OFFER_MS
+            onlooking.append((onlookers.operate, (self.folder, self.seed)))
+        self.witness.note("plan", plan=plan)
+        (self.folder / "url").write_text(self.site.url)
+        asyncio.run(_prepare(self.site.own_url, self.begin_at))
+        for target, args in onlooking:
             self.looking.append(_start(target, *args))
 
     def start(self, role: Role) -> BaseProcess:
@@ -109,6 +127,8 @@ class Rig:
     def end(self) -> None:
         """Lets no more be made, waits until no job is left, and stops everybody."""
         flag.enough(self.folder).hoist()
+        if self.begin_at:
+            asyncio.run(_disable_the_timetable(self.site.own_url))
         self.work_off()
         flag.stop(self.folder).hoist()
         _join(self.running)
@@ -148,9 +168,21 @@ def _join(processes: list[BaseProcess]) -> None:
             one.join()
 
 
-async def _prepare(url: str) -> None:
+async def _disable_the_timetable(url: str) -> None:
+    store = open_store(url)
+    try:
+        await store.define(
+            DefineRequest(items=(EnableEntry(name=TICK, enabled=False),), author="rig")
+        )
+    finally:
+        await store.close()
+
+
+async def _prepare(url: str, begin_at: int) -> None:
     """Makes the store and declares, before anybody races for it."""
     app = process.declare(url, _nothing, _nothing)
+    if begin_at:
+        declare_varied(app, _nothing, _nothing, begin_at)
     async with app:
         pass
 

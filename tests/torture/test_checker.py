@@ -22,11 +22,16 @@ PLAN: Json = {
         "budget": {"kind": "slots", "capacity": 3},
         "lines": {"kind": "pool", "members": {"one": 1, "two": 2}},
         "pace": {"kind": "rate", "limit": 2, "per_ms": 1000},
+        "tech": {"kind": "slots", "capacity": 1},
     },
     "start_within_ms": 100,
     "calm": True,
     "audits": 1,
+    "hours": [[0, 2_500], [3_500, 5_000]],
+    "entries": {"tick": {"every_ms": 1_000}},
+    "offer_ms": 2_000,
 }
+SORTS = {"staged": "staged", "offered": "offered", "timed": "timed"}
 
 
 class History:
@@ -42,9 +47,25 @@ class History:
         return fact
 
     def ask(self, job: str, gates: list[Any], due_at: int | None = None) -> None:
-        self.note(0.0, "asked", pid=9, jobs=[[job, gates, due_at, job in {"call", "silent"}]])
+        sort = SORTS.get(job, "")
+        hands_over = job in {"call", "silent"}
+        self.note(0.0, "asked", pid=9, jobs=[[job, gates, due_at, hands_over, sort]])
         self.note(0.1, "acked", pid=9, jobs=[job])
-        self.jobs[job] = {"id": job, "state": "succeeded", "run": 0, "reason": "", "runs": []}
+        self.record(job)
+
+    def record(self, job: str, **facts: Any) -> None:
+        self.jobs[job] = {
+            "id": job,
+            "state": "succeeded",
+            "run": 0,
+            "reason": "",
+            "kind": "work",
+            "lane": "work",
+            "entry": None,
+            "fired_at": None,
+            "runs": [],
+            **facts,
+        }
 
     def claim(self, job: str, t: float, *, handed: bool = False) -> None:
         record = self.jobs[job]
@@ -57,6 +78,23 @@ class History:
     def begin(self, job: str, t: float, pid: int = 1, **members: str) -> None:
         self.claim(job, t)
         self.note(t, "begin", pid, job=job, run=self.jobs[job]["run"], members=members)
+
+    def begin_stage(self, job: str, t: float, stage: str) -> None:
+        self.begin(job, t)
+        self.witness[-1]["stage"] = stage
+        self.note(t + 0.1, "end", job=job, run=self.jobs[job]["run"], outcome="done")
+
+    def offer(self, job: str, t: float, candidate: str) -> None:
+        self.claim(job, t, handed=True)
+        run = self.jobs[job]["run"]
+        self.note(t, "begin", job=job, run=run, members={}, candidate=candidate)
+        self.note(t + 0.1, "offered", job=job, run=run)
+        self.note(t + 0.1, "end", job=job, run=run, outcome="done")
+
+    def answer(self, job: str, t: float, said: str, answer: str = "applied") -> None:
+        run = self.jobs[job]["run"]
+        facts = {"since": int(t * SECOND), "run": run, "said": said, "answer": answer}
+        self.note(t + 0.05, "answered", pid=4, job=job, **facts)
 
     def end(self, job: str, t: float, pid: int = 1) -> None:
         run = self.jobs[job]["run"]
@@ -85,6 +123,32 @@ class History:
 
 def settled(t: float, *verdicts: list[Any]) -> Json:
     return {"since": int((t + 0.01) * SECOND), "verdicts": list(verdicts)}
+
+
+def vary(h: History) -> None:
+    """Adds stages, offers, hours, a cancel, a timetable and a closed lane."""
+    h.ask("staged", [])
+    h.begin_stage("staged", 1.0, "check")
+    h.begin_stage("staged", 1.5, "dial")
+    h.ask("timed", [])
+    h.begin("timed", 4.0)
+    h.end("timed", 4.1)
+    h.ask("offered", [])
+    h.offer("offered", 1.0, "ann")
+    h.answer("offered", 1.5, "declined")
+    h.offer("offered", 2.0, "bob")
+    h.offer("offered", 4.5, "cleo")
+    h.answer("offered", 5.0, "accepted")
+    h.answer("offered", 5.2, "accepted", "already")
+    h.ask("unwanted", [])
+    h.note(0.2, "cancelled", pid=5, job="unwanted", answer="done")
+    h.jobs["unwanted"]["state"] = "cancelled"
+    for number in range(3):
+        h.record(f"fire{number}", entry="tick", fired_at=1_000 * number)
+        h.begin(f"fire{number}", number + 0.1)
+        h.end(f"fire{number}", number + 0.2)
+    h.record("ahead", entry="tick", fired_at=3_000, state="cancelled")
+    h.note(8.0, "closed", pid=5, gate="lane:work", from_ms=7_300, to_ms=7_900)
 
 
 def good() -> History:
@@ -127,6 +191,7 @@ def good() -> History:
     h.end("after", 6.3, pid=2)
     hand_over(h, "silent", 7.0)
     h.jobs["silent"].update(state="dead", reason="deadline")
+    vary(h)
     for at in (1.0, 2.0, 3.0):
         beat = {"since": int(at * SECOND), "worker": "w", "lease_ms": 3000, "lost": []}
         h.note(at + 0.1, "beat", **beat)
@@ -278,7 +343,7 @@ def hold_more_than_a_budget(h: History) -> None:
     h.find("begin", "second")["t"] = int(1.4 * SECOND)
     for fact in h.witness:
         if fact["event"] == "asked":
-            for _, gates, _, _ in fact["jobs"]:
+            for _, gates, _, _, _ in fact["jobs"]:
                 gates[:] = [one for one in gates if one[2] != "lock"]
 
 
@@ -347,6 +412,91 @@ def come_too_late(h: History) -> None:
     h.note(0.8, "settled", **settled(0.7, ["plain", 1, "succeeded", "lost"]))
 
 
+def claim_outside_the_hours(h: History) -> None:
+    h.jobs["timed"]["runs"][0]["claimed_at"] = 3_000
+
+
+def claim_while_the_lane_is_closed(h: History) -> None:
+    h.find("closed")["from_ms"] = 4_050
+    h.jobs["timed"]["runs"][0]["claimed_at"] = 4_100
+
+
+def finish_what_was_cancelled(h: History) -> None:
+    h.note(0.2, "cancelled", pid=5, job="timed", answer="asked")
+
+
+def begin_what_was_cancelled(h: History) -> None:
+    h.begin("unwanted", 3.0)
+    h.jobs["unwanted"]["state"] = "cancelled"
+
+
+def dial_before_the_check(h: History) -> None:
+    h.find("begin", "staged")["stage"] = "dial"
+
+
+def dial_after_a_check_that_failed(h: History) -> None:
+    h.find("end", "staged")["outcome"] = "failed"
+
+
+def succeed_without_dialling(h: History) -> None:
+    h.find("begin", "staged", 1)["stage"] = "check"
+
+
+def accept_twice(h: History) -> None:
+    h.find("answered", "offered", 2)["answer"] = "applied"
+
+
+def accept_and_ask_on(h: History) -> None:
+    h.jobs["offered"].update(state="dead", reason="exhausted")
+
+
+def succeed_without_an_acceptance(h: History) -> None:
+    h.drop(h.find("answered", "offered", 1))
+
+
+def die_before_all_were_asked(h: History) -> None:
+    h.drop(h.find("answered", "offered", 1))
+    h.jobs["offered"].update(state="dead", reason="deadline")
+
+
+def offer_beside_an_offer(h: History) -> None:
+    h.find("begin", "offered", 2)["t"] = int(3.9 * SECOND)
+
+
+def offer_before_the_answer(h: History) -> None:
+    h.find("begin", "offered", 1)["t"] = int(1.4 * SECOND)
+
+
+def ask_a_candidate_twice_at_once(h: History) -> None:
+    SORTS["rival"] = "offered"
+    h.ask("rival", [])
+    h.offer("rival", 1.3, "ann")
+    h.answer("rival", 1.6, "accepted")
+
+
+def fire_twice(h: History) -> None:
+    h.record("again", entry="tick", fired_at=1_000)
+    h.begin("again", 1.3)
+    h.end("again", 1.4)
+
+
+def miss_a_moment(h: History) -> None:
+    del h.jobs["fire1"]
+
+
+def cancel_a_fire(h: History) -> None:
+    h.jobs["fire1"]["state"] = "cancelled"
+
+
+def never_fire(h: History) -> None:
+    for number in range(3):
+        del h.jobs[f"fire{number}"]
+
+
+def fire_early(h: History) -> None:
+    h.jobs["fire2"]["runs"][0]["claimed_at"] = 1_999
+
+
 FAULTS: list[tuple[Callable[[History], None], str]] = [
     (lose_a_job, "lost"),
     (leave_a_job_waiting, "unfinished"),
@@ -378,6 +528,25 @@ FAULTS: list[tuple[Callable[[History], None], str]] = [
     (exceed_a_rate_in_a_sliding_window, "rate"),
     (exceed_a_rate_where_handlers_begin, "rate begun"),
     (start_early, "early"),
+    (claim_outside_the_hours, "hours"),
+    (claim_while_the_lane_is_closed, "closed"),
+    (finish_what_was_cancelled, "cancel"),
+    (begin_what_was_cancelled, "cancel"),
+    (dial_before_the_check, "stage"),
+    (dial_after_a_check_that_failed, "stage"),
+    (succeed_without_dialling, "stage"),
+    (accept_twice, "cascade"),
+    (accept_and_ask_on, "cascade"),
+    (succeed_without_an_acceptance, "cascade"),
+    (die_before_all_were_asked, "cascade"),
+    (offer_beside_an_offer, "cascade"),
+    (offer_before_the_answer, "cascade"),
+    (ask_a_candidate_twice_at_once, "capacity"),
+    (fire_twice, "fire"),
+    (miss_a_moment, "fire"),
+    (never_fire, "fire"),
+    (cancel_a_fire, "fire"),
+    (fire_early, "early"),
     (forget_a_run, "no record"),
     (find_a_difference, "audit"),
     (never_audit, "audit"),

@@ -23,11 +23,11 @@ def _archive(db: sqlite3.Connection, *, board: int) -> int:
     """Moves the cards and marks the board, in one transaction.
 
     Raises:
-        Dead: the board is open.
+        Retry: the board is open; the job that closes it may be under way.
     """
     if open_board(db, board)["state"] != "closed":
         reason = f"the board {board} is open; close it first"
-        raise hw.Dead(reason)
+        raise hw.Retry(reason, after="2s")
     moved = db.execute("INSERT INTO archived_card SELECT * FROM card WHERE board = ?", (board,))
     db.execute("DELETE FROM card WHERE board = ?", (board,))
     db.execute("UPDATE board SET state = 'archived', archived_at = ? WHERE id = ?", (now(), board))

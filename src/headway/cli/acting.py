@@ -74,6 +74,9 @@ def move_jobs(
     with progress(session.terminal, f"{move.verb} jobs") as meter:
         counts = session.with_store(lambda store: _on_filter(store, move, wanted, meter))
     _tell(session, counts, None)
+    if not counts:
+        for note in session.with_store(wanted.doubts):
+            session.terminal.remark(note, "yellow")
 
 
 async def _on_ids(store: Store, move: Move, ids: Sequence[str]) -> list[ActReply]:

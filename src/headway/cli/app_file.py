@@ -76,6 +76,23 @@ def open_app(session: Session, target: str | None) -> App:
     return found
 
 
+def at_app(session: Session, target: str) -> Session:
+    """Return a session that speaks to the store of an App; nothing is declared there.
+
+    Args:
+        session: whose `--store` wins over the App's own store.
+        target: the App, as given.
+
+    Raises:
+        InvalidValue: the App was given an open store, which only its own process has.
+    """
+    url = open_app(session, target).url
+    if not url:
+        message = f"the App of {target} was given an open store"
+        raise InvalidValue(message, hint="name its URL with --store instead of --app")
+    return Session(store=url, json=session.json)
+
+
 @contextmanager
 def _default_store(url: str) -> Generator[None]:
     """Lets an App that names no store find this one, where it looks for it: in HEADWAY_STORE."""

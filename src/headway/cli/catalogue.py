@@ -1,4 +1,4 @@
-"""The catalogue of commands: each is loaded when it is called, so that the first line is quick."""
+"""The catalogue of commands: each is loaded when it is called, so that the help is quick."""
 
 from __future__ import annotations
 
@@ -6,44 +6,57 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from headway.core.errors import InvalidValue
 
-COMMANDS: Mapping[str, str] = MappingProxyType(
+
+class Entry(NamedTuple):
+    """A command that is not loaded yet.
+
+    Attributes:
+        module: its module in `headway.cli.commands`.
+        help: its line in the list of all commands.
+    """
+
+    module: str
+    help: str
+
+
+COMMANDS: Mapping[str, Entry] = MappingProxyType(
     {
-        "run": "run",
-        "serve": "serve",
-        "dispenserd": "dispenserd",
-        "worker": "worker",
-        "send": "send",
-        "jobs": "jobs",
-        "job": "job",
-        "why": "why",
-        "lanes": "lanes",
-        "gates": "gates",
-        "pause": "pause",
-        "resume": "resume",
-        "cancel": "cancel",
-        "retry": "retry",
-        "timetable": "timetable",
-        "audit": "audit",
-        "doctor": "doctor",
-        "migrate": "migrate",
-        "import": "import_",
-        "export": "export",
-        "copy": "copy",
-        "token": "token",
-        "simulate": "simulate",
-        "carrier": "carrier",
-        "version": "version",
+        "run": Entry("run", "Run an App in one process, with a live status line."),
+        "serve": Entry("serve", "Serve the HTTP API and do the chores of the store."),
+        "dispenserd": Entry("dispenserd", "Serve clients of dispenserd as they are."),
+        "worker": Entry("worker", "Claim jobs and run their handlers."),
+        "send": Entry("send", "Make a job, or many of the same."),
+        "jobs": Entry("jobs", "List jobs."),
+        "job": Entry("job", "Show a job with its runs and its trail."),
+        "why": Entry("why", "Say why a job is not running."),
+        "lanes": Entry("lanes", "List lanes, or change what a lane carries."),
+        "gates": Entry("gates", "List gates, or change one."),
+        "pause": Entry("pause", "Close a gate: everything, a lane, a tenant, a kind."),
+        "resume": Entry("resume", "Open a closed gate again."),
+        "cancel": Entry("cancel", "Cancel jobs by id or by filter."),
+        "retry": Entry("retry", "Retry dead or cancelled jobs by id or by filter."),
+        "timetable": Entry("timetable", "List recurring entries, or change one."),
+        "audit": Entry("audit", "Compare permits with their holders."),
+        "doctor": Entry("doctor", "Check the store, its gates and its jobs for problems."),
+        "migrate": Entry("migrate", "Create a store, or bring its schema up to date."),
+        "import": Entry("import_", "Make jobs from a file with an importer of the App."),
+        "export": Entry("export", "Write jobs with their runs as JSON Lines."),
+        "copy": Entry("copy", "Copy a stopped store into an empty one."),
+        "token": Entry("token", "List, create, rotate and revoke API tokens."),
+        "simulate": Entry("simulate", "Play a scenario on virtual time."),
+        "carrier": Entry("carrier", "Simulate a telephone carrier with the API of Twilio."),
+        "version": Entry("version", "Show the version."),
     }
 )
-"""Each command and its module in `headway.cli.commands`, in the order of the help."""
+"""Each command, in the order of the help."""
 
 
 class Catalogue(TyperGroup):
@@ -68,13 +81,29 @@ class Catalogue(TyperGroup):
             InvalidValue: there is none of that name; the hint has near names.
         """
         del ctx
-        module = COMMANDS.get(cmd_name)
-        if module is None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
             near = get_close_matches(cmd_name, COMMANDS, n=2)
             message = f"there is no command {cmd_name!r}"
             hint = f"did you mean {' or '.join(near)}?" if near else "see headway --help"
             raise InvalidValue(message, hint=hint)
-        app: typer.Typer = import_module(f"headway.cli.commands.{module}").app
+        app: typer.Typer = import_module(f"headway.cli.commands.{entry.module}").app
         loaded = get_command(app)
         loaded.name = cmd_name
         return loaded
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  (typer's own types are private)
+        """Write the list of commands without loading any of them."""
+        _listed().format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401  (typer's own types are private)
+        """Complete the name of a command, or an option, without loading any command."""
+        stubs = _listed()
+        stubs.params = self.params
+        return stubs.shell_complete(ctx, incomplete)
+
+
+def _listed() -> TyperGroup:
+    """All commands by name and help alone."""
+    stubs = [TyperCommand(name, help=entry.help) for name, entry in COMMANDS.items()]
+    return TyperGroup(name="headway", commands=stubs)

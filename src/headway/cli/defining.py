@@ -14,7 +14,9 @@ from headway.core.moment import optional_moment
 LANE = "lane:"
 
 
-def define(session: Session, item: Item, signed: Signed, *, done: str) -> None:
+def define(
+    session: Session, item: Item, signed: Signed, *, done: str, about: str | None = None
+) -> None:
     """Makes one change and says so.
 
     Args:
@@ -22,12 +24,17 @@ def define(session: Session, item: Item, signed: Signed, *, done: str) -> None:
         item: the change.
         signed: who and why.
         done: the line to print afterwards.
+        about: the name of a gate; if it is a lane that the store does not know, a note says so.
     """
 
-    async def work(store: Store) -> int:
-        return await store.define(_request(session, item, signed))
+    async def work(store: Store) -> tuple[int, str]:
+        doubt = "" if about is None else await _doubt(store, about)
+        return await store.define(_request(session, item, signed)), doubt
 
-    _tell(session, session.with_store(work), done)
+    revision, doubt = session.with_store(work)
+    _tell(session, revision, done)
+    if doubt:
+        session.terminal.remark(doubt)
 
 
 def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> None:

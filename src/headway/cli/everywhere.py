@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Annotated, NamedTuple
 
 import typer
+
+from headway.cli.json_text import to_json
 
 STORE = Annotated[
     str | None,
@@ -19,6 +22,8 @@ JSON = Annotated[
     bool,
     typer.Option("--json", help="Answer with one JSON document; errors are JSON on stderr."),
 ]
+
+VERSION = Annotated[bool, typer.Option("--version", help="Show the version and exit.")]
 
 
 class Told(NamedTuple):
@@ -35,3 +40,15 @@ class Told(NamedTuple):
     def also(self, *, store: str | None, json: bool) -> Told:
         """What was told before and what is told now; the later store wins."""
         return Told(store=store or self.store, json=json or self.json)
+
+
+def show_version(*, json: bool) -> None:
+    """Print the versions of Headway and of Python, as a line or as a JSON document."""
+    # Only this reads what is installed.
+    from importlib.metadata import version  # noqa: PLC0415
+
+    versions = {"headway": version("headway"), "python": platform.python_version()}
+    if json:
+        typer.echo(to_json(versions))
+    else:
+        typer.echo(f"headway {versions['headway']} (Python {versions['python']})")

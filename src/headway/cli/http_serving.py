@@ -15,6 +15,7 @@ from headway.cli.settings import Settings
 from headway.cli.systems import NONE, Systems
 from headway.contract.store import Store
 from headway.contract.views import TokensQuery
+from headway.core.duration import parse_duration
 from headway.runtime import event_loop
 from headway.runtime.app import App
 from headway.runtime.worker.worker import Worker
@@ -54,6 +55,7 @@ class HttpServing:
             InvalidValue: the address cannot be had, or would not be safe.
             StoreError: the store cannot be reached.
         """
+        await self.app.reach(self.settings.store_wait)
         opened = self.systems.opened(self.base_url)
         async with opened, self.app as app, self._ready(app.store) as listener:
             event_loop.on_signals(lambda now: listener.stop(now=now))
@@ -108,6 +110,7 @@ class HttpServing:
             hooks=settings.hooks,
             alerts=settings.alerts,
             requests_per_s=settings.requests_per_s,
+            keep_trail_ms=parse_duration(settings.keep_trail),
             traces=settings.traces,
             docs=loopback,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,6 +15,8 @@ from headway.contract.store import Store
 from headway.core.errors import CallerError, HeadwayError, InvalidValue
 from headway.core.job import MAX_BATCH, NewJob
 from headway.runtime.importing import CalledOff, Importer
+
+_HINT = "let it return a list of what kind.make(...) returns, or yield each; no async function"
 
 
 class Refused(NamedTuple):
@@ -86,6 +88,9 @@ class Import:
         Returns:
             What was done. After an error of the store `tally` tells how far it got; a repeated
             import makes no job twice whose importer gives it a key or an id.
+
+        Raises:
+            InvalidValue: the importer returned something else than several jobs.
         """
         size = 0
         jobs = 0
@@ -109,14 +114,23 @@ class Import:
             return None
         self.tally.rows += 1
         try:
-            made = list(self._importer(msgspec.json.decode(line)))
-            return _row(number, made)
+            made = self._importer(msgspec.json.decode(line))
+            if _is_many(made):
+                return _row(number, list(made))
         except HeadwayError as error:
             self._refuse(number, str(error))
         except msgspec.DecodeError as error:
             self._refuse(number, f"this is no JSON: {error}")
         except Exception as error:  # noqa: BLE001  (a user's importer may raise anything)
             self._refuse(number, f"{type(error).__name__}: {error}")
+        else:
+            # Every other row would be refused for the same reason.
+            if isinstance(made, Coroutine):
+                made.close()
+            message = (
+                f"line {number}: the importer returned {type(made).__name__}, not a list of jobs"
+            )
+            raise InvalidValue(message, hint=_HINT)
         return None
 
     def _refuse(self, line: int, error: str) -> None:
@@ -161,6 +175,11 @@ class Import:
         )
         replies = await self._store.act(request)
         self.tally.cancelled += sum(one.answer in {Acted.DONE, Acted.ASKED} for one in replies)
+
+
+def _is_many(made: object) -> bool:
+    """Whether an importer returned several things, be it none: a record or a text is one."""
+    return isinstance(made, Iterable) and not isinstance(made, str | bytes | Mapping)
 
 
 def _row(number: int, made: Sequence[object]) -> Row:

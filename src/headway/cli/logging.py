@@ -6,8 +6,10 @@ Where a file is named, the same lines go there too, as JSON.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from pathlib import Path
+from typing import cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -16,6 +18,8 @@ from headway.cli.hidden import hide_secrets
 from headway.cli.log_file import LogFile
 from headway.cli.printable import printable
 from headway.cli.settings import Settings
+
+_FIRST_FIELD = re.compile(r" \w+=%\(")
 
 
 def configure_logging(settings: Settings) -> None:
@@ -31,6 +35,7 @@ def configure_logging(settings: Settings) -> None:
     if settings.log_format == "auto":
         human = sys.stderr.isatty()
     shared: list[Processor] = [
+        _fields,
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
@@ -72,6 +77,7 @@ def configure_logging(settings: Settings) -> None:
 def _formatter(shared: list[Processor], *last: Processor) -> logging.Formatter:
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
+        pass_foreign_args=True,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
     )
 
@@ -91,6 +97,16 @@ class _StderrHandler(logging.Handler):
             sys.stderr.write(f"{self.format(record)}\n")
         except Exception:  # noqa: BLE001  (a log line that cannot be written stops nobody)
             self.handleError(record)
+
+
+def _fields(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+    """Turn a message such as `job failed kind=%(kind)s` into an event and its fields."""
+    del logger, name
+    given = event.pop("positional_args", None)
+    if isinstance(given, dict) and given:
+        event["event"] = _FIRST_FIELD.split(event["_record"].msg, maxsplit=1)[0]
+        event.update(cast("EventDict", given))
+    return event
 
 
 def _printable(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:

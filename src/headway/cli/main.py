@@ -9,7 +9,7 @@ import typer
 from typer.main import get_command
 
 from headway.cli.catalogue import Catalogue
-from headway.cli.everywhere import JSON, STORE, Told
+from headway.cli.everywhere import JSON, STORE, VERSION, Told, show_version
 from headway.cli.exits import DONE, INTERRUPTED
 from headway.cli.failures import report
 
@@ -17,9 +17,18 @@ root = typer.Typer(name="headway", cls=Catalogue, rich_markup_mode=None)
 
 
 @root.callback(invoke_without_command=True)
-def headway(context: typer.Context, store: STORE = None, json: JSON = False) -> None:
-    """Dispatches work when it is due, within the limits that the real world sets."""
+def headway(
+    context: typer.Context, store: STORE = None, json: JSON = False, version: VERSION = False
+) -> None:
+    """Dispatches work when it is due, within the limits that the real world sets.
+
+    Raises:
+        Exit: the version was shown.
+    """
     context.obj = Told(store=store, json=json)
+    if version:
+        show_version(json=json)
+        raise typer.Exit(DONE)
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

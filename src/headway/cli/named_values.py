@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -11,20 +11,19 @@ from headway.cli.json_text import to_json
 from headway.core.errors import InvalidValue
 
 
-def read_pairs(pairs: Sequence[str]) -> dict[str, object]:
-    """Reads name=value pairs.
+def read_pairs(pairs: Sequence[str]) -> dict[str, str]:
+    """Read name=value pairs.
 
     Args:
-        pairs: each with a name before its first `=`. A value that is JSON counts as that, any
-            other is text; `phone='"0155"'` is text that looks like a number.
+        pairs: each with a name before its first `=`.
 
     Returns:
-        The values by name, in the order given.
+        The values by name, in the order given, as they were written.
 
     Raises:
         InvalidValue: one has no name or no `=`, or a name comes twice.
     """
-    values: dict[str, object] = {}
+    values: dict[str, str] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
@@ -33,8 +32,19 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, object]:
         if name in values:
             message = f"the argument {name!r} is given twice"
             raise InvalidValue(message, hint="give it once")
-        values[name] = _value(name, text)
+        values[name] = text
     return values
+
+
+def read_values(texts: Mapping[str, str]) -> dict[str, object]:
+    """Read values by name: what is JSON counts as that, all else is text.
+
+    `phone='"0155"'` is text that looks like a number.
+
+    Raises:
+        InvalidValue: one is not valid Unicode.
+    """
+    return {name: _value(name, text) for name, text in texts.items()}
 
 
 def read_object(option: str, text: str) -> bytes:

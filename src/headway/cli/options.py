@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated
 
 import typer
 
+from headway.cli.completing import complete_kind, complete_lane, kind_names, lane_names
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView, Page
 from headway.core.state import State
@@ -40,9 +42,13 @@ class Signed:
 class JobFilter:
     """Which jobs; what is None stands for any."""
 
-    lane: Annotated[str | None, typer.Option(help="Only of this lane.")] = None
+    lane: Annotated[
+        str | None, typer.Option(help="Only of this lane.", autocompletion=complete_lane)
+    ] = None
     tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None
-    kind: Annotated[str | None, typer.Option(help="Only of this kind.")] = None
+    kind: Annotated[
+        str | None, typer.Option(help="Only of this kind.", autocompletion=complete_kind)
+    ] = None
     state: Annotated[
         list[State] | None, typer.Option(help="Only in this state; may be repeated.")
     ] = None
@@ -79,6 +85,20 @@ class JobFilter:
             trail=trail,
             newest=newest,
         )
+
+    async def doubts(self, store: Store) -> list[str]:
+        """Return a note for each lane or kind that is named and not known: it may be a slip."""
+        notes: list[str] = []
+        for what, name, known in (
+            ("lane", self.lane, lane_names),
+            ("kind", self.kind, kind_names),
+        ):
+            names = [] if name is None else await known(store)
+            if name is not None and name not in names:
+                near = get_close_matches(name, names, n=1)
+                meant = f" (did you mean {near[0]}?)" if near else ""
+                notes.append(f"note: no job of the {what} {name!r} is known{meant}")
+        return notes
 
     async def pages(
         self, store: Store, *, runs: bool = False, trail: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -10,6 +10,7 @@ import typer
 from uuid_utils import uuid7
 
 from headway.cli.json_text import to_json
+from headway.cli.named_values import read_values
 from headway.cli.progress import Meter
 from headway.contract.enqueue import Enqueued
 from headway.contract.store import Store
@@ -62,14 +63,14 @@ class Sent(NamedTuple):
 
 
 def kind_job(
-    app: App, kind: str, values: dict[str, Any], options: SendOptions, due_at: int | None
+    app: App, kind: str, texts: Mapping[str, str], options: SendOptions, due_at: int | None
 ) -> NewJob:
     """A job as an App's kind says, with its gates and policy.
 
     Args:
         app: the App.
         kind: the kind's name.
-        values: of the handler's arguments.
+        texts: of the handler's arguments, as they were written.
         options: beside them.
         due_at: ms UTC; None for now.
 
@@ -81,10 +82,12 @@ def kind_job(
         InvalidArguments: an argument has the name of an option, or the handler refuses it.
     """
     declared = app.kind(kind)
-    taken = RESERVED.intersection(values)
+    taken = RESERVED.intersection(texts)
     if taken:
         message = f"{kind}: {min(taken)!r} is no argument but an option"
         raise InvalidArguments(message, hint=f"give it as --{min(taken).replace('_', '-')}")
+    arguments = next(iter(declared.handlers.values())).arguments
+    values: dict[str, Any] = arguments.from_texts(texts, read_values(texts))
     chosen: dict[str, Any] = {
         "due": None if due_at is None else format_instant(due_at),
         "lane": options.lane,
@@ -102,13 +105,13 @@ def kind_job(
 
 
 def plain_job(
-    kind: str, values: dict[str, object], options: SendOptions, due_at: int | None, now: int
+    kind: str, texts: Mapping[str, str], options: SendOptions, due_at: int | None, now: int
 ) -> NewJob:
     """A job without gates, its arguments as they are.
 
     Args:
         kind: any name.
-        values: its arguments.
+        texts: its arguments, as they were written.
         options: beside them.
         due_at: ms UTC; None for now.
         now: the store's time, ms UTC.
@@ -120,7 +123,7 @@ def plain_job(
         InvalidValue: a name or a span is unusable.
         PayloadTooLarge: the arguments are above the limit.
     """
-    args = to_json(values)
+    args = to_json(read_values(texts))
     if len(args) > MAX_ARGS:
         message = f"{kind}: the arguments have {len(args)} bytes"
         raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")

@@ -124,6 +124,7 @@ async def serve(
     app: App,
     options: ServeOptions,
     *beside: Beside,
+    settings: Settings,
     tether: int | None = None,
     signals: SignalPlace = NOWHERE,
     around: AbstractAsyncContextManager[None] | None = None,
@@ -136,6 +137,7 @@ async def serve(
         app: whose jobs.
         options: of the worker.
         beside: each runs as a task; the worker stops when one returns.
+        settings: of the session.
         tether: a file descriptor; the worker stops when its other end is closed.
         signals: where its jobs are signalled.
         around: kept open for as long as it works.
@@ -143,12 +145,13 @@ async def serve(
     Returns:
         How many runs were settled.
     """
+    await app.reach(settings.store_wait)
     async with around or nullcontext(), app:
         told = options.for_worker()
         told |= {"signal_base": signals.base, "signing_key": signals.keys}
+        told["keep_trail"] = settings.keep_trail
         worker = app.worker(**told)
         lanes = dict(worker.settings.lanes)
-        log.info("worker starts", lanes=lanes, concurrency=worker.settings.concurrency)
 
         def stop(now: bool) -> None:
             if not now:
@@ -156,6 +159,8 @@ async def serve(
             worker.stop(now=now)
 
         event_loop.on_signals(stop)
+        # Not before a signal is handled: who reads this line may send one.
+        log.info("worker starts", lanes=lanes, concurrency=worker.settings.concurrency)
         if tether is not None:
             _tie(tether, worker)
         tasks = [asyncio.create_task(each(app.store, worker)) for each in beside]

@@ -15,7 +15,7 @@ from headway.cli.settings import Settings, load_settings
 from headway.cli.terminal import Terminal
 from headway.contract.store import Store
 from headway.contract.views import Query
-from headway.core.errors import StoreUnavailable
+from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.runtime.app import App
 from headway.stores import open_store
 from headway.stores.sqlite import parse_url
@@ -59,6 +59,19 @@ class Session:
     def store_url(self) -> str:
         """The store's URL: the option's, else the setting's."""
         return self.settings.store if self.named_store is None else self.named_store
+
+    def refuse_store(self, hint: str) -> None:
+        """Refuse `--store`, for a command that uses no store of that name.
+
+        Args:
+            hint: what to do instead.
+
+        Raises:
+            InvalidValue: the option was given.
+        """
+        if self.named_store is not None:
+            message = f"this command does not use --store {self.named_store!r}"
+            raise InvalidValue(message, hint=hint)
 
     def author(self, named: str | None) -> str:
         """Who stands on the trail: who was named, else the setting, else the login name."""

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.runtime.signal_urls import read_signing_keys
 
@@ -32,6 +33,10 @@ class Settings(BaseSettings):
     )
 
     store: str = Field(default="sqlite:///headway.db", description="the store's URL")
+    store_wait: str = Field(
+        default="1m",
+        description="how long a worker or server that starts tries to reach a store that is away",
+    )
     app: str | None = Field(default=None, description="the App: a file or module[:name]")
     author: str | None = Field(
         default=None, description="who stands on the trail; else your login name"
@@ -75,6 +80,7 @@ class Settings(BaseSettings):
     alerts: dict[str, Any] = Field(
         default_factory=dict, description="who is alerted, and from which values on"
     )
+    keep_trail: str = Field(default="90d", description="how long lines of the trail are kept")
     directory: str | None = Field(
         default=None, description="where systems keep their records; else beside the store"
     )
@@ -87,6 +93,20 @@ class Settings(BaseSettings):
     field_service: dict[str, Any] = Field(
         default_factory=dict, repr=False, description="of the system `field_service`"
     )
+
+    @field_validator("store_wait", "keep_trail")
+    @classmethod
+    def _is_a_duration(cls, text: str) -> str:
+        """Refuses what is no duration.
+
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            parse_duration(text)
+        except InvalidValue as error:
+            raise ValueError(str(error)) from None
+        return text
 
     @field_validator("public_url")
     @classmethod

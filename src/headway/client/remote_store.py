@@ -33,7 +33,7 @@ from headway.core.errors import (
     InvalidValue,
     UnknownJob,
 )
-from headway.core.job import NewJob
+from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.runtime.background import Background
 from headway.runtime.timing import Timing
 
@@ -253,9 +253,9 @@ class RemoteStore:
         """Refused."""
         _refuse("fire", request)
 
-    async def sweep(self, n: int) -> SweepReply:
+    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """Refused."""
-        _refuse("sweep", n)
+        _refuse("sweep", (n, keep_trail_ms))
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         """Refused."""

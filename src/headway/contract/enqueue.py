@@ -27,7 +27,7 @@ class InFlight:
     Attributes:
         job: as for enqueue; its key says whether it is known already.
         signal_key: under which its end will be told.
-        since_at: when its work began.
+        since_at: when its work began; a job that is made was created then, if that is past.
         deadline_ms: from now; at its end the provider is asked or the deadline decides.
         members: the member it holds in each of its pools.
         newer: whether this is known to be newer than the store, which is an older state of

@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+REMEDY = "find out what was restored, flushed or replaced, then `headway doctor --new-epoch`"
+"""What an operator does about a store that is suspect."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suspicion:
+    """Why claims are refused: a process found the store to be another or an older one.
+
+    Attributes:
+        at: when it was found, by the store's time, ms.
+        by: the process that found it.
+        reason: which fact contradicts which earlier one.
+    """
+
+    at: int
+    by: str
+    reason: str
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in a sentence."""
+        return f"the store is another one, or an older one, than was seen before: {self.reason}"
+
+    @property
+    def hint(self) -> str:
+        """Who found it, and what to do."""
+        return f"found by {self.by}; {REMEDY}"
 
 
 @runtime_checkable
@@ -13,8 +42,12 @@ class Mendable(Protocol):
     there, at a time later than all that the process saw of it before.
     """
 
-    async def is_changed(self) -> bool:
-        """Whether this process's claims are refused, for the store is not the one it saw before."""
+    async def suspicion(self) -> Suspicion | None:
+        """Why claims are refused, because the store is not the one that was seen before.
+
+        Returns:
+            The first proof that was found; None while claims are answered.
+        """
         ...
 
     async def new_epoch(self, author: str, reason: str) -> int:

@@ -18,7 +18,7 @@ from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import Query
-from headway.core.job import NewJob
+from headway.core.job import TRAIL_KEPT_MS, NewJob
 
 Answer = TypeVar("Answer")
 
@@ -153,11 +153,16 @@ class Store(Protocol):
         """
         ...
 
-    async def sweep(self, n: int) -> SweepReply:
+    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """Does up to n of each thing that time alone brings about.
 
-        Expired leases and deadlines, jobs that never started, due jobs, timers of keyed gates,
-        horizons of hours, retention. Safe for any number of sweepers at once.
+        Jobs of workers whose lease has ended, deadlines, jobs that never started, due jobs, timers
+        of keyed gates, horizons of hours, retention. Safe for any number of sweepers at once.
+
+        Args:
+            n: the most of each thing.
+            keep_trail_ms: lines of the trail that are older are removed, oldest first. The newest
+                line always stays, so that no line gets the number of an earlier one.
         """
         ...
 

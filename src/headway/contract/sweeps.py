@@ -15,7 +15,7 @@ class SweepReply:
         expired: jobs that never started in time.
         promoted: scheduled jobs that became waiting.
         fed: parked jobs that were moved into their flow.
-        removed: rows past their retention.
+        removed: jobs and lines of the trail past their retention.
         next_at: when there is something to sweep again, if that is known.
         again: more is due now.
     """

@@ -39,6 +39,8 @@ class TokenSpec:
         roles: at least one.
         tenants: only these; None for any.
         lanes: only these, or those that fit a pattern such as `send_*`; None for any.
+        closes: gates that its runs may close, by resolved name or by a pattern such as `rate:*`,
+            besides those that its roles let it close.
         secrets: the newest first; an older one is accepted until its end.
         expires_at: when it ends; None for never.
     """
@@ -49,4 +51,5 @@ class TokenSpec:
     secrets: tuple[TokenSecret, ...]
     tenants: tuple[str, ...] | None = None
     lanes: tuple[str, ...] | None = None
+    closes: tuple[str, ...] = ()
     expires_at: int | None = None

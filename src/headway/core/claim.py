@@ -185,19 +185,27 @@ class _Round:
                 continue
             if not all(one.fits(amount) for one, amount in view.shared):
                 decision.closed.append(view.flow)
+                self.stop(view)
                 continue
             if not self.look_at(view, view.heads[index]):
+                self.stop(view)
                 continue
             if index + 1 < len(view.heads):
                 heapq.heappush(queue, (self.rank(view, index + 1), place, index + 1))
-            elif view.more and len(decision.starts) < self.n:
+            elif not view.more:
+                self.stop(view)
+            elif len(decision.starts) < self.n:
                 decision.again = True
         return decision
 
-    def rank(self, view: FlowView, index: int) -> tuple[int, int, int, int]:
+    def stop(self, view: FlowView) -> None:
+        if self.fairness:
+            self.fairness.stop(view.flow)
+
+    def rank(self, view: FlowView, index: int) -> tuple[int, int, int, int, int]:
         order = view.heads[index].order
-        level = self.fairness.of(view.tenant) if self.fairness else 0
-        return (order.priority, level, order.due_at, order.seq)
+        level, own = self.fairness.rank(view.tenant) if self.fairness else (0, 0)
+        return (order.priority, level, own, order.due_at, order.seq)
 
     def look_at(self, view: FlowView, head: Head) -> bool:
         """Starts or parks a head; False if its flow must stop here for want of a handler."""

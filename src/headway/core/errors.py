@@ -23,6 +23,7 @@ HeadwayError
 │   └── Forbidden               the token is not for this (HTTP 403)
 ├── StoreError                  the store cannot do it now
 │   ├── StoreUnavailable        refused: nothing was written (HTTP 503)
+│   │   └── ClockSkewed         this process's clock is off against the store's
 │   ├── OutcomeUnknown          the reply was lost: it may have been written; repeat the call
 │   ├── StoreFull               no room on the device: nothing was written (HTTP 507)
 │   ├── StoreCorrupt            the data is damaged: stop, keep it, restore
@@ -199,6 +200,12 @@ class StoreUnavailable(StoreError):
     """The store refused or is out of reach; nothing was written."""
 
     code = "store_unavailable"
+
+
+class ClockSkewed(StoreUnavailable):
+    """This process's clock is off against the store's by more than a limit; nothing was written."""
+
+    code = "clock_skewed"
 
 
 class OutcomeUnknown(StoreError):

@@ -22,6 +22,8 @@ MAX_BATCH = 1_000
 MAX_SHARED_GATES = 8
 MAX_CANDIDATES = 1_000
 DAY_MS = 86_400_000
+TRAIL_KEPT_MS = 90 * DAY_MS
+"""How long a line of the trail is kept unless a setting says otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,14 +22,15 @@ class RetryPolicy:
         base_ms: the delay after the first failure.
         factor: by how much each further delay grows.
         cap_ms: no delay is longer.
-        jitter: `full` draws from 0 to the delay, `equal` from its half, `none` takes it whole.
+        jitter: `equal` draws from half the delay to all of it, `full` from 0, `none` takes it
+            whole.
     """
 
     attempts: int = 5
     base_ms: int = 10_000
     factor: float = 2.0
     cap_ms: int = 3_600_000
-    jitter: Jitter = "full"
+    jitter: Jitter = "equal"
 
     def exhausted(self, attempt: int) -> bool:
         """Whether no attempt is left after this one (1 for the first)."""
@@ -38,7 +39,8 @@ class RetryPolicy:
     def delay_ms(self, attempt: int, seed: str) -> int:
         """The delay after a failed attempt.
 
-        The draw is a hash of the seed, so that a repeated settlement writes the same moment.
+        The draw is a hash of the seed, so that a repeated settlement writes the same moment. With
+        `equal` and a factor of at least 2, no delay below the cap is shorter than the one before.
 
         Args:
             attempt: the attempt that failed, 1 for the first.
@@ -60,7 +62,7 @@ def Backoff(  # noqa: N802  (reads as the record that it builds)
     base: object = "10s",
     factor: float = 2.0,
     cap: object = "1h",
-    jitter: Jitter = "full",
+    jitter: Jitter = "equal",
 ) -> RetryPolicy:
     """Builds the policy by which a failed job is tried again.
 
@@ -69,7 +71,8 @@ def Backoff(  # noqa: N802  (reads as the record that it builds)
         base: the delay after the first failure, as "10s" or a timedelta.
         factor: by how much each further delay grows, at least 1.
         cap: no delay is longer, as "1h" or a timedelta.
-        jitter: "full", "equal" or "none".
+        jitter: "equal" waits half the delay and a drawn part of the rest, "full" a drawn part of
+            all of it, "none" exactly the delay.
 
     Returns:
         The policy.

@@ -28,6 +28,7 @@ class Arrival(NamedTuple):
         args: its arguments.
         priority: None for the kind's.
         cancel: it is cancelled as soon as it is enqueued.
+        place: the file and line that it comes from; empty if it comes from none.
     """
 
     at: int
@@ -37,6 +38,7 @@ class Arrival(NamedTuple):
     args: Mapping[str, Any]
     priority: int | None
     cancel: bool
+    place: str = ""
 
 
 class Arrivals:
@@ -77,10 +79,11 @@ class Arrivals:
 
     def _from_file(self, label: str, table: ArrivalsTable, path: Path) -> Iterator[Arrival]:
         start_at = self._scenario.start
-        with path.open(encoding="utf-8") as lines:
+        with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.strip():
                     continue
+                place = f"{path.name}, line {number}"
                 try:
                     row = _row(line)
                     if not _wanted(table, row):
@@ -89,9 +92,9 @@ class Arrivals:
                     # All rows are known when the day begins; each is due at its own moment.
                     made = self._made(label, number, table, start_at, due_at, row)
                 except InvalidValue as error:
-                    self.refused.append(f"{path.name}, line {number}: {error.message}")
+                    self.refused.append(f"{place}: {error.message}")
                     continue
-                yield made
+                yield made._replace(place=place)
 
     def _made(
         self,
@@ -106,6 +109,7 @@ class Arrivals:
         args = {name: one.draw(draws, row, *purpose, name) for name, one in table.args.items()}
         for name in table.fields:
             args[name] = Argument(column=name).draw(draws, row)
+        self._check_lengths(table, args)
         return Arrival(
             at=at,
             due_at=due_at + table.due_after.draw(draws.unit(*purpose, "due"), args),
@@ -115,6 +119,24 @@ class Arrivals:
             priority=table.priority,
             cancel=table.cancel,
         )
+
+    def _check_lengths(self, table: ArrivalsTable, args: Mapping[str, Any]) -> None:
+        """Refuse an argument that is to tell a length and does not: in a handler it would fail.
+
+        Raises:
+            InvalidValue: with the field of the row, if it comes from one.
+        """
+        if table.cancel:
+            return  # it never runs
+        for length in self._scenario.kinds[table.kind].lengths:
+            try:
+                length.draw(0.5, args)
+            except InvalidValue as error:
+                name = length.argument
+                drawn = table.args.get(name)
+                column = name if name in table.fields else drawn.column if drawn else ""
+                message = f"field {column!r}: {error.message}" if column else error.message
+                raise InvalidValue(message, hint=error.hint) from None
 
 
 def _paced(scenario: Scenario, label: str, table: ArrivalsTable) -> Iterator[int]:
@@ -153,10 +175,10 @@ def _when(arrival: Arrival) -> int:
     return arrival.at
 
 
-def _row(line: str) -> Mapping[str, object]:
+def _row(line: bytes) -> Mapping[str, object]:
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
+        row = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         message = f"it is not JSON: {error}"
         raise InvalidValue(message) from None
     if not isinstance(row, dict):

@@ -12,7 +12,7 @@ from typing import assert_never, cast
 from headway.contract.definitions import CloseGate, DefineRequest, Item, OpenGate, SetGate
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.views import StatsQuery
-from headway.core.errors import HeadwayError, InvalidValue
+from headway.core.errors import CallerError, HeadwayError, InvalidValue
 from headway.core.job import MAX_BATCH, NewJob
 from headway.lab.arrivals import Arrival, Arrivals
 from headway.lab.crew import Crew
@@ -159,26 +159,38 @@ class _Play:
 
     async def _send(self, batch: list[Arrival]) -> None:
         await self._sleep_until(batch[0].at)
-        kinds = self.app.kinds
-        jobs: list[NewJob] = [
-            kinds[one.kind].make(
-                job_id=one.id, due=_instant(one.due_at), priority=one.priority, **one.args
-            )
-            for one in batch
-        ]
+        jobs: list[NewJob] = []
+        cancelled: list[str] = []
+        for one in batch:
+            try:
+                jobs.append(self._job(one))
+            except CallerError as error:
+                if not one.place:
+                    raise
+                self.arrivals.refused.append(f"{one.place}: {error.message}")
+                continue
+            if one.cancel:
+                cancelled.append(one.id)
         sent = await self.app.send_many_async(jobs)
         self.history.sent.update(one.id for one in sent if one.created)
-        cancelled = tuple(one.id for one in batch if one.cancel)
         if cancelled:
             await self.store.act(
                 ActRequest(
                     request=f"cancel {cancelled[0]}",
-                    ids=cancelled,
+                    ids=tuple(cancelled),
                     verb=Verb.CANCEL,
                     author="scenario",
                     reason="as the scenario says",
                 )
             )
+
+    def _job(self, arrival: Arrival) -> NewJob:
+        return self.app.kinds[arrival.kind].make(
+            job_id=arrival.id,
+            due=_instant(arrival.due_at),
+            priority=arrival.priority,
+            **arrival.args,
+        )
 
     # --------------------------------------------------------------------------------- moves
 

@@ -41,7 +41,9 @@ def check_plotting() -> None:
         importlib.import_module("matplotlib")
     except ImportError:
         message = "no plots can be drawn: matplotlib is not installed"
-        raise InvalidValue(message, hint='install "headway[plot]", or leave --plot out') from None
+        raise InvalidValue(
+            message, hint="pip install 'headway[plot]', or leave --out away"
+        ) from None
 
 
 def draw(reports: Sequence[Report], folder: Path, *, kind: str = "png") -> list[Path]:

@@ -34,7 +34,7 @@ class RetryTable(Table):
     base: Span = 10_000
     factor: float = 2.0
     cap: Span = 3_600_000
-    jitter: Jitter = "full"
+    jitter: Jitter = "equal"
 
 
 class OutcomeTable(Table):
@@ -97,3 +97,11 @@ class KindTable(Table):
     outcomes: dict[str, OutcomeTable] = Field(default_factory=dict[str, OutcomeTable])
     retry: RetryTable = RetryTable()
     hand_over: HandOverTable | None = None
+
+    @property
+    def lengths(self) -> list[Distribution]:
+        """All spans that are drawn while a job of this kind runs."""
+        found = [self.service]
+        if self.hand_over is not None:
+            found += [self.hand_over.length, self.hand_over.late_by]
+        return found + [one.length for one in self.outcomes.values() if one.length is not None]

@@ -15,7 +15,7 @@ from headway.contract.signals import Signal, SignalReply
 from headway.contract.store import Store
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import Query
-from headway.core.job import NewJob
+from headway.core.job import TRAIL_KEPT_MS, NewJob
 
 Reply = TypeVar("Reply")
 
@@ -90,9 +90,9 @@ class Severed:
         """As the store, unless cut."""
         return await self._through().fire(request)
 
-    async def sweep(self, n: int) -> SweepReply:
+    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """As the store, unless cut."""
-        return await self._through().sweep(n)
+        return await self._through().sweep(n, keep_trail_ms=keep_trail_ms)
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         """As the store, unless cut."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from contextlib import suppress
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Unpack
 
 from headway.contract.enqueue import Enqueued
 from headway.contract.inserting import InsertsWithin
 from headway.contract.signals import SignalReply
-from headway.core.errors import UnknownGate
+from headway.contract.views import LanesQuery
+from headway.core.errors import AccessError, UnknownGate
 from headway.core.job import NewJob
 from headway.runtime import event_loop
 from headway.runtime.batches import batches
@@ -19,8 +23,11 @@ from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.sources.sourcing import Sourcing
 from headway.runtime.store_owner import StoreOwner
 from headway.runtime.within import inserts_within
+from headway.runtime.worker.served import Lanes, read_lanes
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import WorkerOptions
+
+_log = logging.getLogger("headway.worker")
 
 
 class App(StoreOwner):
@@ -134,6 +141,23 @@ class App(StoreOwner):
 
     # ------------------------------------------------------------------------------- workers
 
+    async def _begin(self, lanes: Lanes) -> None:
+        """Declare, and warn of lanes that neither the app nor its store knows: they may be slips.
+
+        It is no error: a lane comes into being with its first job.
+        """
+        await self.declare()
+        strange = {name for name, _ in read_lanes(lanes)} - set(self.lanes)
+        if not strange:
+            return
+        # The token of a worker over HTTP may not be allowed to list lanes.
+        with suppress(AccessError):
+            known = {one.name for one in await self.store.read(LanesQuery())}
+            for name in sorted(strange - known):
+                near = get_close_matches(name, known.union(self.lanes), n=1)
+                meant = f"; did you mean {near[0]!r}?" if near else ""
+                _log.warning("the worker serves an unknown lane: lane=%r%s", name, meant)
+
     def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
         """Makes a worker for this app's kinds.
 
@@ -146,9 +170,12 @@ class App(StoreOwner):
         given: WorkerOptions = {
             "lanes": self.lanes,
             "middleware": tuple(self._middleware),
+            "on_failure": tuple(self._on_failure),
             "timing": self._timing,
             "before": self.declare,
         }
+        if "lanes" in options:
+            given["before"] = partial(self._begin, options["lanes"])
         if self.sources:
             given |= self._sourced()
         lease_ms = self._declaration.shortest_lease_ms(self.lanes)
@@ -193,12 +220,15 @@ class App(StoreOwner):
     def run(self, **options: Unpack[WorkerOptions]) -> None:
         """Works until SIGTERM or Ctrl-C; a second one does not wait for handlers.
 
+        A store that is away when it starts is tried again, as `reach` does.
+
         Args:
             options: as for `worker`.
         """
         event_loop.run(self._work(options))
 
     async def _work(self, options: WorkerOptions) -> None:
+        await self.reach()
         worker = self.worker(**options)
         event_loop.on_signals(lambda now: worker.stop(now=now))
         try:

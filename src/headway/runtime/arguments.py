@@ -137,6 +137,27 @@ class Arguments:
             return fn(*first, *msgspec.structs.astuple(record))
         return fn(*first, **self.values(args))
 
+    def from_texts(
+        self, texts: Mapping[str, str], values: Mapping[str, object]
+    ) -> dict[str, object]:
+        """Choose what arguments mean that were written as text, such as on a command line.
+
+        Args:
+            texts: as they were written, by name.
+            values: the same, read as JSON if they are JSON.
+
+        Returns:
+            The values; of an argument whose annotation takes only the text, such as `str` for
+            `1`, the text.
+        """
+        types = {one.name: one.type for one in msgspec.structs.fields(self._struct)}
+        return {
+            name: texts[name]
+            if name in types and not _fits(types[name], value) and _fits(types[name], texts[name])
+            else value
+            for name, value in values.items()
+        }
+
     def _refuse_naive(self, given: Mapping[str, object]) -> None:
         """What the annotations let through, under a union, a list or Any, is looked at here.
 
@@ -183,6 +204,14 @@ class Arguments:
         if where:
             return InvalidArguments(f"{self.kind}: argument {where!r}: {said}")
         return InvalidArguments(f"{self.kind}: {said}", hint="arguments must be values for JSON")
+
+
+def _fits(annotation: Any, value: object) -> bool:  # noqa: ANN401  (an annotation)
+    try:
+        msgspec.convert(value, annotation)
+    except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parameter]:

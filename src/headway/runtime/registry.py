@@ -20,6 +20,7 @@ from headway.runtime.noop import noop_kind
 from headway.runtime.sources.source import Rows, Source, SourceOptions
 from headway.runtime.timing import Timing
 from headway.runtime.worker.plans import Middleware
+from headway.runtime.worker.reports import OnFailure, check_hook
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -46,6 +47,7 @@ class Registry:
         self.kinds: dict[str, Kind] = {self._noop.name: self._noop}
         self._timing = timing
         self._middleware: list[Middleware] = []
+        self._on_failure: list[OnFailure] = []
         self._declaration = Declaration(check_name("app", name))
 
     @property
@@ -119,6 +121,22 @@ class Registry:
             The function as it is. The first one declared is the outermost.
         """
         self._middleware.append(fn)
+        return fn
+
+    def on_failure(self, fn: OnFailure) -> OnFailure:
+        """Calls a function with the `Failure` of each failed attempt, as error trackers need it.
+
+        Args:
+            fn: a plain function that returns quickly; it is called in the worker's event loop
+                after the attempt was logged. What it raises is logged, and changes nothing.
+
+        Returns:
+            The function as it is.
+
+        Raises:
+            InvalidValue: it is an async function.
+        """
+        self._on_failure.append(check_hook(fn))
         return fn
 
     def importer(self, name: str) -> Callable[[Function], Function]:

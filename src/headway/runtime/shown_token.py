@@ -18,6 +18,7 @@ class ShownToken:
         roles: what it may do.
         tenants: only these; None for any.
         lanes: only these, or those that fit a pattern; None for any.
+        closes: gates that its runs may close, or patterns of these.
         expires_at: when it ends; None for never.
         created_at: when it was made.
         created_by: the author of its making.
@@ -30,6 +31,7 @@ class ShownToken:
     roles: tuple[Role, ...]
     tenants: tuple[str, ...] | None
     lanes: tuple[str, ...] | None
+    closes: tuple[str, ...]
     expires_at: int | None
     created_at: int
     created_by: str
@@ -55,6 +57,7 @@ def shown_token(view: TokenView, now: int) -> ShownToken:
         roles=spec.roles,
         tenants=spec.tenants,
         lanes=spec.lanes,
+        closes=spec.closes,
         expires_at=spec.expires_at,
         created_at=view.created_at,
         created_by=view.created_by,

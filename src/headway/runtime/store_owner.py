@@ -7,9 +7,11 @@ from threading import Lock
 from typing import Any, Self, TypeVar
 
 from headway.contract.store import Store
+from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateSpec
 from headway.runtime.background import Background
+from headway.runtime.persist import persist
 from headway.runtime.registry import Registry
 from headway.runtime.timing import Timing
 from headway.runtime.worker.plans import Middleware
@@ -60,6 +62,11 @@ class StoreOwner(Registry):
                         opened = wrap(opened)
                     self._store = opened
         return self._store
+
+    @property
+    def url(self) -> str:
+        """The URL of the store; empty if the app was given an open one."""
+        return "" if self._given is not None else self._url
 
     def move_to(self, url: str) -> None:
         """Uses another store than was said, as a command's `--store` asks for.
@@ -116,6 +123,24 @@ class StoreOwner(Registry):
         """Tells the store what gates, lanes and entries there are; done at the first use."""
         await self._declaration.tell(self.store, self.kinds)
 
+    async def reach(self, within: object = "1m") -> None:
+        """Opens the store, and declares; tries again while the store is away.
+
+        Args:
+            within: for how long it tries, as "1m" or a timedelta; "0s" for a single time.
+
+        Raises:
+            StoreError: the store is still away then, or its error does not pass by itself.
+        """
+        timing = self._timing
+        give_up_at = timing.monotonic() + parse_duration(within) / 1000
+        await persist(
+            timing,
+            "opening the store",
+            self.declare,
+            until=lambda: timing.monotonic() >= give_up_at,
+        )
+
     async def declare_gates(self, *specs: GateSpec) -> None:
         """Tells the store of gates that the program chooses at run time, all or none.
 
@@ -167,7 +192,12 @@ class StoreOwner(Registry):
 
     def _wait_for(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Does for a caller who cannot await what others await."""
-        return self._background.run(work, inline=self.store.runs_inline)
+        try:
+            inline = self.store.runs_inline
+        except BaseException:
+            work.close()  # the store could not be opened, so the work is never awaited
+            raise
+        return self._background.run(work, inline=inline)
 
     async def _declare_anew(self) -> None:
         self._declaration.forget()

@@ -14,6 +14,7 @@ from headway.server.access.doorkeeper import Doorkeeper
 from headway.server.access.policy import policy_of
 from headway.server.alerting import start_alerts
 from headway.server.api_description import DESCRIPTION, describe
+from headway.server.api_page import add_api_page
 from headway.server.chores import start_chores
 from headway.server.guards.access_log import AccessLog
 from headway.server.guards.body_limit import BodyLimit
@@ -55,7 +56,7 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         version=metadata.version("headway"),
         description=DESCRIPTION,
         lifespan=life,
-        docs_url="/docs" if options.docs else None,
+        docs_url=None,
         redoc_url=None,
         # To send a body on, a redirect would name whatever host the request named.
         redirect_slashes=False,
@@ -66,6 +67,8 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         _refuse_open_doors(one)
         app.include_router(one)
     describe(app)
+    if options.docs:
+        add_api_page(app)
     tell_problems(app)
     # The last one added is the outermost.
     app.add_middleware(QuickWay, routes=QUICK)

@@ -12,5 +12,7 @@ def start_chores(service: Service) -> None:
 
     Any number of servers and workers may do both at once.
     """
-    service.spawn(Sweep(service.store, service.timing).run(), "sweep")
+    keep = service.options.keep_trail_ms
+    sweep = Sweep(service.store, service.timing, keep_trail_ms=keep)
+    service.spawn(sweep.run(), "sweep")
     service.spawn(TimetableChore(service.store, service.timing).run(), "timetable")

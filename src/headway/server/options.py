@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headway.core.job import TRAIL_KEPT_MS
+
 MIB = 1024 * 1024
 
 
@@ -26,6 +28,7 @@ class ServerOptions:
         longest_wait_s: of one long poll.
         events_each_s: between two snapshots of an event stream.
         chores: whether it sweeps and keeps the timetable's fires ahead.
+        keep_trail_ms: how long lines of the trail are kept.
         traces: whether it minds the traces of its callers; needs the extra `otel`.
         docs: whether it shows its documentation in a browser.
     """
@@ -43,5 +46,6 @@ class ServerOptions:
     longest_wait_s: float = 60.0
     events_each_s: float = 1.0
     chores: bool = True
+    keep_trail_ms: int = TRAIL_KEPT_MS
     traces: bool = False
     docs: bool = False

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from json import JSONDecodeError
 from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 from fastapi import Request, Response, params
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -24,7 +23,7 @@ from headway.server.access.policy import Policy, policy_of
 from headway.server.replies.answer import unread
 from headway.server.replies.problem import answer_error
 from headway.server.routes.router import the_service
-from headway.server.strict_json import StrictRequest
+from headway.server.strict_json import StrictRequest, validated
 
 Bind = Callable[[Request], Awaitable[object]]
 
@@ -121,7 +120,7 @@ def _header(header: params.Header, adapter: TypeAdapter[Any], default: object) -
 
     async def bind(request: Request) -> object:
         said = request.headers.get(name)
-        return default if said is None else _valid(adapter, said, ("header", name))
+        return default if said is None else validated(adapter, said, "header", name)
 
     return bind
 
@@ -131,24 +130,9 @@ def _body(adapter: TypeAdapter[Any]) -> Bind:
         if not await request.body():
             missing = {"type": "missing", "loc": ("body",), "msg": "Field required"}
             raise RequestValidationError([missing])
-        try:
-            said = await request.json()
-        except JSONDecodeError as error:
-            wrong = {"type": "json_invalid", "loc": ("body", 0), "ctx": {"error": error.msg}}
-            raise RequestValidationError([wrong]) from None
-        return _valid(adapter, said, ("body",))
+        return await cast("StrictRequest", request).validated(adapter)
 
     return bind
-
-
-def _valid(adapter: TypeAdapter[Any], said: object, where: tuple[str, ...]) -> object:
-    try:
-        return adapter.validate_python(said)
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        raise RequestValidationError(
-            [{**one, "loc": (*where, *one["loc"])} for one in found]
-        ) from None
 
 
 def _is_http(scope: Scope) -> bool:

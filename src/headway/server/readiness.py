@@ -45,8 +45,9 @@ class Readiness:
         try:
             async with self._timing.limit(PATIENCE_S):
                 await self._store.read(StatsQuery())
-                if isinstance(self._store, Mendable) and await self._store.is_changed():
-                    return StoreChanged("the store is another one, or an older one, than before")
+                if isinstance(self._store, Mendable):
+                    found = await self._store.suspicion()
+                    return found and StoreChanged(found.message, hint=found.hint)
         except HeadwayError as error:
             return error
         except TimeoutError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any, TypeVar
 
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
@@ -22,6 +22,11 @@ from headway.server.metrics.scrape import Scrapes
 from headway.server.options import ServerOptions
 from headway.server.pulling.lobby import Lobby
 from headway.server.readiness import Readiness
+
+A_TURN = 100
+"""Items of a long list that are worked on before others get a turn."""
+
+Item = TypeVar("Item")
 
 _log = logging.getLogger("headway.server")
 
@@ -42,6 +47,7 @@ class Service:
         feed: of those who watch what changes.
         scrapes: reads the metrics; systems add theirs.
         alerts: to which systems add their rules.
+        large_body: held while a large body is decoded and validated, so that only one is.
         readiness: whether the server can do its work.
         stopping: set when the server begins to stop; whoever waits for long must end then.
         desks: what the routes of each ready-made system work with, by its name; put there when
@@ -69,6 +75,7 @@ class Service:
         self.feed = Feed(store, self.timing, each_s=options.events_each_s, spawn=self.spawn)
         self.scrapes = Scrapes(store, self.timing, RequestMetrics())
         self.alerts = Alerts()
+        self.large_body = asyncio.Lock()
         self.readiness = Readiness(store, self.timing)
         self.stopping = asyncio.Event()
         self.desks: dict[str, object] = {}
@@ -81,6 +88,13 @@ class Service:
             StoreError: the store cannot tell now.
         """
         return (await self.store.read(StatsQuery())).now
+
+    async def in_turns(self, items: Iterable[Item]) -> AsyncIterator[Item]:
+        """Yield items; after every so many, all else that is ready gets a turn."""
+        for place, item in enumerate(items, 1):
+            yield item
+            if place % A_TURN == 0:
+                await self.timing.pause(0)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Runs something for as long as the server runs.

@@ -16,7 +16,7 @@ from headway.contract.store import Store
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import Query
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
-from headway.core.job import NewJob
+from headway.core.job import TRAIL_KEPT_MS, NewJob
 
 Reply = TypeVar("Reply")
 
@@ -100,9 +100,9 @@ class FaultyStore:
         """As the store, unless a fault was planned."""
         return await self._call("fire", lambda: self.inner.fire(request))
 
-    async def sweep(self, n: int) -> SweepReply:
+    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """As the store, unless a fault was planned."""
-        return await self._call("sweep", lambda: self.inner.sweep(n))
+        return await self._call("sweep", lambda: self.inner.sweep(n, keep_trail_ms=keep_trail_ms))
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         """As the store, unless a fault was planned."""

@@ -93,7 +93,7 @@ async def test_an_event_without_an_id_is_told_apart_by_what_it_says(rig: Rig) ->
 async def test_a_proved_webhook_that_is_no_list_is_refused(rig: Rig) -> None:
     for body in (b"", b"{}", b"[", b"[NaN]", b"[" * 100_000):
         sent = MAILER.signs(f"{rig.url}/hooks/sendgrid", body, now=REAL.wall_at())
-        assert (await post(rig.http, sent)).status_code == 422
+        assert (await post(rig.http, sent)).status_code in {400, 422}
 
 
 async def test_an_old_webhook_is_refused(rig: Rig) -> None:

@@ -168,7 +168,7 @@ async def test_no_body_makes_the_server_fail(rig: Rig, body: bytes, kind: str) -
     ref = await awaiting(rig.store)
     for there in (url(rig, ref), f"{url(rig, ref)}&note=x&extend=%ff"):
         reply = await rig.http.post(there, content=body, headers={"Content-Type": kind})
-        assert reply.status_code == 422
+        assert reply.status_code in {400, 422}
         assert reply.headers["content-type"] == "application/problem+json"
     assert await applied(rig.store) == (0, 0)
 
@@ -257,7 +257,7 @@ async def test_a_form_with_a_signals_fields_is_a_signal(rig: Rig) -> None:
 async def test_a_form_that_says_nothing_settles_nothing(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     for form in ({}, {"status": "done"}, {"progress": "no"}, {"CallStatus": "completed"}):
-        assert (await rig.http.post(url(rig, ref), data=form)).status_code == 422
+        assert (await rig.http.post(url(rig, ref), data=form)).status_code in {400, 422}
     assert (await seen(rig.store, ref)).state == "awaiting"
 
 

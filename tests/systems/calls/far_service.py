@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +27,7 @@ class FarService:
         answers: a JSON value; a status; bytes; None to hang; or `...` for an answer that comes byte
             by byte and never ends. The last one goes on.
         held: set once it hangs.
+        silent: is called when it has been asked, and will not answer in time.
     """
 
     url: str = ""
@@ -34,15 +35,18 @@ class FarService:
     answers: list[Any] = field(default_factory=lambda: [{"allowed": True}])
     held: asyncio.Event = field(default_factory=asyncio.Event)
     free: asyncio.Event = field(default_factory=asyncio.Event)
+    silent: Callable[[], None] = lambda: None
 
     async def answer(self, request: Request) -> Response:
         said = self.answers[min(len(self.asked), len(self.answers) - 1)]
         self.asked.append(await request.json())
         if said is None:
             self.held.set()
+            self.silent()
             await self.free.wait()
             said = {"allowed": True}
         if said is ...:
+            self.silent()
             return StreamingResponse(self._drips())
         if isinstance(said, bytes):
             return Response(said)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 from headway.core.state import State
 from headway.stores import open_store
 from headway.systems.calls.seen.tally import Event
-from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
+from headway.systems.telephony.simulated.ledger import CallPlan
+from headway.systems.telephony.voice import CallOrder, Dialled
+from tests.systems.calls.calls_rig import LIMIT_S, NUMBER, PHONE, Calls, LiveClock, calling
 
 DEADLINE_MS = 1_800_000
 AGAIN_MS = 300_000
@@ -140,7 +144,9 @@ async def test_while_the_provider_does_not_answer_the_line_is_kept(
     await asked_again(calls, lead, before)
     assert (await calls.told(lead))["status"] == "PROCESSING"
     calls.carrier.world.change({"away": False})
-    await calls.jump(clock, 60_000)
+    left = await deadline(calls, lead) - await calls.rig.service.now()
+    assert AGAIN_MS - 60_000 < left <= AGAIN_MS
+    await calls.jump(clock, AGAIN_MS)
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
 
 
@@ -203,6 +209,112 @@ async def test_another_leads_call_to_the_same_phone_is_not_taken_for_the_one_tha
         assert len(calls.calls_to()) == 1
         await calls.jump(clock, DEADLINE_MS)
         assert (await calls.finished(other))["outcome"] == "COMPLETED"
-        assert (await calls.finished(lost))["outcome"] == "WEBHOOK_LOST"
+        # Its own was never placed, as far as the provider knows, and is placed now.
+        await calls.carrier.until(lambda world: len(world.ledger.calls) == 2, "called")
+        assert (await calls.told(lost))["attempt_count"] == 1
         await calls.audit()
     await store.close()
+
+
+@asynccontextmanager
+async def killed_before_its_call(
+    folder: Path, clock: LiveClock, **settings: object
+) -> AsyncIterator[tuple[Calls, str]]:
+    """A lead that was handed over, and whose worker is lost before it asks the provider."""
+    store = open_store("memory://", clock=clock)
+    async with calling(folder, store=store, work=False, settings=settings, post_lost=1.0) as calls:
+        await calls.number()
+        await calls.template(max_retry=0)
+        handed = asyncio.Event()
+
+        async def never(order: CallOrder) -> Dialled:
+            del order
+            handed.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        account = calls.system.desk.parts.exchange.voice("twilio")
+        dial = account.dial
+        account.dial = never  # type: ignore[method-assign]  (as if the process were killed there)
+        lead = await calls.lead()
+        worker = await calls.work()
+        await asyncio.wait_for(handed.wait(), LIMIT_S)
+        worker.stop(now=True)
+        await calls.rest()
+        account.dial = dial  # type: ignore[method-assign]
+        await calls.work()
+        yield calls, lead
+    await store.close()
+
+
+async def test_a_call_that_was_never_placed_is_an_attempt_not_made_and_is_made_at_the_deadline(
+    tmp_path: Path, clock: LiveClock
+) -> None:
+    async with killed_before_its_call(tmp_path, clock) as (calls, lead):
+        await calls.jump(clock, DEADLINE_MS - 60_000)
+        assert (await calls.told(lead))["status"] == "PROCESSING"
+        assert not calls.calls_to()
+        await calls.jump(clock, 60_000)
+        await calls.carrier.until(lambda world: world.ledger.calls, "called")
+        await over(calls)
+        await calls.jump(clock, DEADLINE_MS)
+        told = await calls.finished(lead)
+        assert (told["outcome"], told["attempt_count"]) == ("COMPLETED", 1)
+        assert len(calls.calls_to()) == 1
+        totals = await calls.system.desk.tally.totals()
+        assert (Event.OUTCOME, "WEBHOOK_LOST") not in totals
+        await calls.audit()
+
+
+async def test_a_provider_that_lists_no_call_is_believed_only_once_its_listing_has_caught_up(
+    tmp_path: Path, clock: LiveClock
+) -> None:
+    lag_ms = DEADLINE_MS
+    async with killed_before_its_call(tmp_path, clock, listing_lag="30m") as (calls, lead):
+        handed_at = (await calls.job(lead)).runs[-1].handed_at
+        assert handed_at is not None
+        certain_at = handed_at + DEADLINE_MS // 2 + lag_ms
+        await calls.jump(clock, DEADLINE_MS)
+
+        async def put_off() -> bool:
+            return 0 <= await deadline(calls, lead) - certain_at < 60_000
+
+        await calls.until(put_off, "a later deadline")
+        assert (await calls.told(lead))["status"] == "PROCESSING"
+        # A call that is listed late after all is the lead's own, and is not made again.
+        world = calls.carrier.world
+        fate, nth = world.next_fate(PHONE)
+        world.place(CallPlan(ref="", to=PHONE, from_=NUMBER), fate, nth)
+        await over(calls)
+        await calls.jump(clock, DEADLINE_MS // 2)
+        told = await calls.finished(lead)
+        assert (told["outcome"], told["attempt_count"]) == ("COMPLETED", 1)
+        assert len(calls.calls_to()) == 1
+
+
+async def test_a_lead_whose_calls_are_never_placed_is_not_tried_for_ever(
+    tmp_path: Path, clock: LiveClock
+) -> None:
+    async with killed_before_its_call(tmp_path, clock, most_refused=1) as (calls, lead):
+        calls.carrier.person(PHONE, "broken")
+        await calls.jump(clock, DEADLINE_MS)
+
+        async def handed_over_again() -> bool:
+            job = await calls.job(lead)
+            return job.runs[-1].handed_at is not None and len(job.runs) > 2 and job.worker is None
+
+        await calls.until(handed_over_again, "handed over again")
+        await calls.jump(clock, DEADLINE_MS)
+        assert (await calls.finished(lead))["outcome"] == "WEBHOOK_LOST"
+
+
+async def test_no_call_is_said_to_be_unplaced_whose_provider_cannot_be_asked(
+    tmp_path: Path, clock: LiveClock
+) -> None:
+    async with killed_before_its_call(tmp_path, clock) as (calls, lead):
+        await calls.number("+15550001009", provider="twilio")
+        reply = await calls.call("DELETE", f"/numbers/{NUMBER}")
+        assert reply.is_success
+        await calls.jump(clock, DEADLINE_MS)
+        assert (await calls.finished(lead))["outcome"] == "WEBHOOK_LOST"
+        assert not calls.calls_to()

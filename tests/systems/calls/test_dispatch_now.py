@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headway.stores import open_store
+from headway.testing.clock import FakeClock
 from tests.systems.calls.calls_rig import PHONE, calling
 
 LATER = "2027-06-01T10:00:00Z"
@@ -43,6 +45,62 @@ async def test_a_lead_that_is_called_is_hung_up_only_if_that_is_asked_for(tmp_pa
         assert told["outcome"] == "ABORT"
         assert call.status == "completed"
         await calls.audit()
+
+
+async def test_a_provider_is_asked_once_to_hang_up_however_many_webhooks_still_come(
+    tmp_path: Path,
+) -> None:
+    async with calling(tmp_path, post_lost=1.0, speed=0.001) as calls:
+        await calls.number()
+        lead = await calls.lead()
+
+        async def known() -> bool:
+            attempts = (await calls.told(lead))["attempts"]
+            return bool(attempts and attempts[0]["call_id"])
+
+        await calls.until(known, "a call")
+        account, asked = calls.system.desk.parts.exchange.voice("twilio"), list[str]()
+
+        async def hang_up(call_id: str) -> None:
+            asked.append(call_id)
+
+        account.hang_up = hang_up  # type: ignore[method-assign]  (the call goes on for a while)
+        path = f"/leads/{lead}?hangup=true"
+        assert (await calls.call("DELETE", path)).status_code == 202
+        (call,) = calls.calls_to()
+        ref = f"{lead}:{(await calls.job(lead)).run}"
+        for n, status in enumerate(("queued", "ringing", "in-progress")):
+            assert (await calls.webhook(ref, call.sid, status, n=n)).status_code == 204
+        assert asked == [call.sid]
+        # Whoever asks again means it.
+        assert (await calls.call("DELETE", path)).status_code == 202
+        assert asked == [call.sid] * 2
+        await calls.webhook(ref, call.sid, "completed", n=3)
+        assert (await calls.finished(lead))["outcome"] == "ABORT"
+
+
+async def test_hours_count_for_what_is_expected_though_the_checks_come_first(
+    tmp_path: Path,
+) -> None:
+    hour_ms = 3_600_000
+    store = open_store("memory://", clock=FakeClock())
+    async with calling(tmp_path, store=store, work=False) as calls:
+        # It is 00:00 in London.
+        await calls.number()
+        await calls.template("day", hours={"spans": "09:00-18:00"})
+        lead = await calls.lead(template="day", tz="Europe/London", next_attempt_at="20m")
+
+        async def expected(lead: str) -> int | None:
+            reply = await calls.call("POST", f"/leads/{lead}/dispatch-now")
+            assert reply.status_code == 200
+            return reply.json()["expected_dispatch_within_ms"]
+
+        assert await expected(lead) == 9 * hour_ms + 1_000
+        open_now = await calls.lead("+14155550111", template="day", tz="Asia/Tokyo")
+        assert await expected(open_now) == 1_000
+        await calls.close("calls.numbers")
+        assert await expected(lead) is None
+    await store.close()
 
 
 async def test_closed_gates_hold_for_what_is_dispatched_now(tmp_path: Path) -> None:

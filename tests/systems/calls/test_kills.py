@@ -10,10 +10,11 @@ from tests.torture.calls import call_and_kill
 from tests.torture.calls_judge import Story, Told, judge
 from tests.torture.calls_points import POINTS
 
-LIMIT_S = 240
+LIMIT_S = 900
 LEAD = "01a1fed3-d2ff-72a1-9673-80cd7e36a544"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
 def test_no_kill_at_any_step_of_a_call_leads_to_another_call_or_keeps_a_line(
     tmp_path: Path,

@@ -89,6 +89,32 @@ async def test_the_number_with_the_most_free_lines_is_taken(calls: Calls) -> Non
     assert used[0] != used[1]
 
 
+async def test_a_reseller_with_many_leads_does_not_keep_the_only_line(calls: Calls) -> None:
+    await calls.number(NUMBER)
+    big = [await calls.lead("+14155550200", reseller="big")]
+    await from_(calls, big[0])
+    big += [await calls.lead(f"+1415555020{n}", reseller="big") for n in range(1, 8)]
+    small = [await calls.lead(f"+1415555030{n}", reseller="small") for n in range(2)]
+    for lead in (*big[1:], *small):
+        await calls.until_why(lead, "1 of 1")
+    order: list[str] = []
+    waiting, on_the_line = {*big, *small}, big[0]
+    while len(order) < 7:
+        order.append("big" if on_the_line in big else "small")
+        await end(calls, on_the_line)
+        waiting.remove(on_the_line)
+
+        async def called() -> Any:
+            for lead in waiting:
+                attempts = (await calls.told(lead))["attempts"]
+                if attempts and attempts[-1]["call_id"]:
+                    return lead
+            return None
+
+        on_the_line = await calls.until(called, "a next call")
+    assert order.count("small") == 2, order
+
+
 async def test_more_channels_hold_at_once_and_fewer_leave_live_calls_alone(calls: Calls) -> None:
     await calls.number(NUMBER)
     first = await calls.lead()

@@ -58,7 +58,7 @@ class Rig:
 
     async def receivers(self, count: int) -> None:
         """Returns when so many wait."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while len(self.service.lobby) != count:
                 await REAL.pause(0.001)
 

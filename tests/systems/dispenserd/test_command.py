@@ -22,7 +22,7 @@ from tests.systems.dispenserd.rig import serving
 
 __all__ = ["folder", "headway"]
 
-LIMIT_S = 30
+LIMIT_S = 120
 EVERYWHERE = "0.0.0.0"  # noqa: S104  (it is refused)
 
 

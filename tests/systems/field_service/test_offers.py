@@ -226,8 +226,12 @@ async def test_ties_go_to_whoever_is_idle_longest_and_completing_begins_idleness
 
 
 async def test_a_call_waits_for_a_free_line_and_its_offer_then_stands_in_full(tmp_path: Path):
-    async with a_field(tmp_path, lines={LINE: 1}, offer_timeout="1h", line_wait="1h") as field:
-        await field.technician("ada", "silent", km=1, after_s=10_000)
+    # In a world this slow ada's call cannot end by itself before the test says so.
+    slow = {"speed": 0.001}
+    async with a_field(
+        tmp_path, lines={LINE: 1}, offer_timeout="1h", line_wait="1h", carrier=slow
+    ) as field:
+        await field.technician("ada", "silent", km=1)
         await field.technician("bob", "accept", km=2)
         first = await field.ask()
         await field.asks(first["id"], "ada")
@@ -236,6 +240,7 @@ async def test_a_call_waits_for_a_free_line_and_its_offer_then_stands_in_full(tm
         told = await field.asks(second["id"], "bob")
         assert told["offer"]["left_ms"] > 3_600_000
         assert len(field.carrier.world.ledger.calls) == 1
+        field.carrier.world.pace.speed = 1_000
         await field.say(first["id"], "decline", "ada")
         told = await field.becomes(second["id"], "assigned")
         peaks = field.carrier.world.ledger.peaks()

@@ -22,14 +22,14 @@ class Queue:
     """
 
     def __init__(self, http: httpx.AsyncClient, token: str | None = None) -> None:
-        self._http = http
+        self.http = http
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     async def post(self, path: str, **body: Any) -> httpx.Response:
-        return await self._http.post(path, json=body, headers=self._headers)
+        return await self.http.post(path, json=body, headers=self._headers)
 
     async def get(self, path: str, **params: Any) -> Any:
-        reply = await self._http.get(path, params=params, headers=self._headers)
+        reply = await self.http.get(path, params=params, headers=self._headers)
         assert reply.status_code == 200, reply.text
         return reply.json()
 

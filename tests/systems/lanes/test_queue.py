@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
+import httpx
 import pytest
 
+import headway as hw
+from headway.contract.store import Store
 from headway.contract.tokens import Role
 from headway.core.errors import InvalidValue
+from headway.stores import open_store
 from headway.systems.lanes import make
+from headway.testing.clock import FakeClock
 from tests.server.rig import Rig, serving
 from tests.systems.lanes.queue import Queue, queueing
 
@@ -440,3 +446,58 @@ async def test_a_tenants_producer_sees_and_makes_only_its_own(rig: Rig) -> None:
     assert await other.enqueue(job_id="order 1") != job_id
     stolen = await other.post("/enqueue", lane="mail", type="t", tenant="acme")
     assert stolen.status_code == 403
+
+
+# ------------------------------------------------------------------------------ retries and bodies
+
+
+@pytest.fixture
+async def timed() -> AsyncIterator[tuple[Queue, FakeClock, Store]]:
+    """A queue whose time is moved on by the test."""
+    clock = FakeClock()
+    store = open_store("memory://", clock=clock)
+    async with queueing(app=hw.App(store=store)) as (_, queue):
+        yield queue, clock, store
+    await store.close()
+
+
+async def test_five_attempts_reach_the_cap_of_an_hour_and_no_outage_of_half_an_hour_kills_a_job(
+    timed: tuple[Queue, FakeClock, Store],
+) -> None:
+    queue, clock, _ = timed
+    began = clock()
+    job_id = await queue.enqueue()
+    waits: list[int] = []
+    for _ in range(4):
+        (job,) = await queue.pull()
+        due_at = (await queue.said("/fail", job, error="out of reach"))["due_at"]
+        waits.append(due_at - clock())
+        clock.jump_to(due_at)
+    (job,) = await queue.pull()
+    assert clock() - began > 30 * 60_000
+    assert await queue.status(job_id) == "pulled"
+    assert (await queue.said("/fail", job))["status"] == "dead"
+    wholes = (10_000, 80_000, 640_000, 3_600_000)
+    for waited, whole in zip(waits, wholes, strict=True):
+        assert whole // 2 <= waited <= whole
+
+
+async def test_bodies_are_json_whatever_their_content_type(queue: Queue) -> None:
+    """As `curl -d` sends them: it names a form, and a few programs name nothing."""
+    http = queue.http
+    types = ("application/x-www-form-urlencoded", "text/plain", "application/json", None)
+    for said in types:
+        headers = {} if said is None else {"Content-Type": said}
+
+        async def post(path: str, body: dict[str, object]) -> httpx.Response:
+            content = json.dumps(body).encode()
+            return await http.post(path, content=content, headers=headers)  # noqa: B023  (at once)
+
+        assert (await post("/enqueue", {"lane": "mail", "type": "t"})).status_code == 201
+        pulled = await post("/pull", {"worker": "w", "lanes": "mail"})
+        (job,) = pulled.json()["jobs"]
+        which = {"worker": "w", "job_id": job["job_id"], "run": job["run"]}
+        assert (await post("/extend", which)).status_code == 200
+        assert (await post("/ack", which)).json()["status"] == "done"
+    form = await http.post("/enqueue", data={"lane": "mail"})
+    assert form.status_code == 400

@@ -18,7 +18,7 @@ from headway.systems.telephony.simulated.twilio_server.carrier import Carrier
 from headway.systems.telephony.simulated.twilio_server.settings import CarrierSettings
 from headway.systems.telephony.simulated.world import World
 
-LIMIT_S = 20
+LIMIT_S = 120
 """How long a test waits for what must come before it fails."""
 
 Found = Any

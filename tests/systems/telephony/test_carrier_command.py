@@ -21,7 +21,7 @@ from tests.cli.conftest import Headway, folder, headway
 
 __all__ = ["folder", "headway"]
 
-LIMIT_S = 30
+LIMIT_S = 120
 EVERYWHERE = "0.0.0.0"  # noqa: S104  (it is refused)
 
 

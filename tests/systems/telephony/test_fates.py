@@ -240,7 +240,7 @@ def counted(url: str, timing: Timing, timeout: str) -> Account:
 async def asked_by_many(provider: Provider, end: FarEnd) -> list[asyncio.Task[Dialled]]:
     """Ten more dials than can be under way at once, once all that can be are."""
     asked = [asyncio.create_task(provider.dial(order())) for _ in range(AT_ONCE + 10)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while len(end.seen) < AT_ONCE:
             await pause(0)
     return asked

@@ -39,6 +39,7 @@ from headway.systems.telephony.voice import (
     CallOrder,
     CallStatus,
     Fetch,
+    NotFound,
     Pressed,
     Say,
     Script,
@@ -293,7 +294,7 @@ def test_an_unsure_outcome_may_be_a_call_that_is_found_by_its_reference(
             await play.dial()
         found = await play.provider.look_up(Sought(ref="job:1", to=TO, from_=FROM, since=0))
         assert len(play.provider.world.ledger.calls) == calls
-        assert (found is not None) == bool(calls)
+        assert (found is not NotFound.NO_CALL) == bool(calls)
 
     playing(main)
 
@@ -319,15 +320,14 @@ def test_look_up_tells_where_a_call_stands_and_of_no_other() -> None:
         first = await play.provider.look_up(sought)
         await play.provider.world.idle()
         last = await play.provider.look_up(sought)
-        assert first is not None
-        assert last is not None
+        assert isinstance(first, CallEvent)
+        assert isinstance(last, CallEvent)
         assert (first.status, first.ref) == (CallStatus.QUEUED, "job:1")
         assert (last.status, last.duration_s) == (CallStatus.COMPLETED, 10)
-        for other in (
-            Sought(ref="job:2", to=TO, from_=FROM, since=0),
-            Sought(ref="job:1", to=TO, from_=FROM, since=0, call_id="CA0"),
-        ):
-            assert await play.provider.look_up(other) is None
+        other = Sought(ref="job:2", to=TO, from_=FROM, since=0)
+        assert await play.provider.look_up(other) is NotFound.NO_CALL
+        unknown = Sought(ref="job:1", to=TO, from_=FROM, since=0, call_id="CA0")
+        assert await play.provider.look_up(unknown) is NotFound.UNCLEAR
 
     playing(main)
 

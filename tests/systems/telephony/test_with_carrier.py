@@ -25,6 +25,7 @@ from headway.systems.telephony.voice import (
     CallEvent,
     CallOrder,
     CallStatus,
+    NotFound,
     Pressed,
     Say,
     Sought,
@@ -113,10 +114,10 @@ async def test_a_call_is_placed_followed_to_its_end_and_known_afterwards() -> No
     assert len({one.event for one in events}) == 4
     assert events[-1].duration_s == 42
     for found in (by_id, by_numbers):
-        assert found is not None
+        assert isinstance(found, CallEvent)
         assert (found.call_id, found.status) == (made.call_id, CallStatus.COMPLETED)
         assert found.duration_s == 42
-    assert of_others is None
+    assert of_others is NotFound.NO_CALL
 
 
 @pytest.mark.parametrize(("answers", "digits"), [("accept", "1"), ("decline", "2"), ("silent", "")])
@@ -159,13 +160,13 @@ async def test_a_refused_call_was_never_placed_and_an_unsure_one_is_found_again(
             assert refused.value.concerns == concerns
         with pytest.raises(ProviderUnsure):
             await account.dial(order(app))
-        assert await account.look_up(sought(since)) is None
+        assert await account.look_up(sought(since)) is NotFound.NO_CALL
         with pytest.raises(ProviderUnsure):
             await account.dial(order(app))
         found = await account.look_up(sought(since))
         [call] = carrier.world.ledger.calls.values()
         await carrier.world.idle()
-    assert found is not None
+    assert isinstance(found, CallEvent)
     assert found.call_id == call.sid
 
 
@@ -181,7 +182,10 @@ async def test_a_call_is_hung_up_while_it_rings_and_while_it_is_talked() -> None
         await account.hang_up(talking.call_id)
         await account.hang_up(talking.call_id)
         ends = [await account.look_up(sought(0, call_id=one.call_id)) for one in (ringing, talking)]
-    assert [one.status for one in ends if one] == [CallStatus.CANCELED, CallStatus.COMPLETED]
+    assert [one.status for one in ends if isinstance(one, CallEvent)] == [
+        CallStatus.CANCELED,
+        CallStatus.COMPLETED,
+    ]
 
 
 async def test_who_has_a_wrong_token_is_told_that_it_concerns_the_provider() -> None:

@@ -99,6 +99,7 @@ def carrier(
     Raises:
         InvalidValue: the host is not this machine, or an option is unusable.
     """
+    session.refuse_store("leave it out: a carrier keeps nothing")
     configure_logging(session.settings)
     if host not in HOSTS:
         message = f"a carrier at {host} could be reached by others, and it protects nothing"

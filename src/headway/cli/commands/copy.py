@@ -37,6 +37,7 @@ def copy(
         InvalidValue: both are the same store, or one of them keeps nothing.
         StoreUnavailable: there is no store to copy from.
     """
+    session.refuse_store("name both stores as arguments: headway copy FROM TO")
     if source == target:
         message = "the store to copy from and the one to copy to are the same"
         raise InvalidValue(message, hint="give two URLs: headway copy FROM TO")

@@ -13,6 +13,7 @@ from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
 from headway.cli.open_files import allow_many_files
 from headway.cli.session import Session
+from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue
 from headway.runtime import event_loop
 from headway.runtime.app import App
@@ -61,11 +62,15 @@ def dispenserd(
         message = f"at {host} others could reach the queue, and its clients have no tokens"
         raise InvalidValue(message, hint="give --exposed if the network keeps strangers out")
     hosts = (*LOOPBACK, host) if local else None
-    event_loop.run(_serve(open_app(session, None), Address(host=host, port=port), hosts))
+    opened = open_app(session, None)
+    event_loop.run(_serve(opened, session.settings, Address(host=host, port=port), hosts))
 
 
-async def _serve(opened: App, address: Address, hosts: tuple[str, ...] | None) -> None:
+async def _serve(
+    opened: App, settings: Settings, address: Address, hosts: tuple[str, ...] | None
+) -> None:
     allow_many_files()
+    await opened.reach(settings.store_wait)
     async with opened:
         service = Service(opened.store, ServerOptions(open_here=True, hosts=hosts))
         listener = Listener(make_app(service), address, on_stop=service.begin_stop)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
+from headway.cli.completing import complete_gate
 from headway.cli.defining import close, define
 from headway.cli.exits import NO
 from headway.cli.gate_numbers import GateNumbers
@@ -21,7 +22,9 @@ from headway.runtime.records import record
 
 app = new_command()
 
-GateName = Annotated[str, typer.Argument(metavar="GATE", help="The gate's name.")]
+GateName = Annotated[
+    str, typer.Argument(metavar="GATE", help="The gate's name.", autocompletion=complete_gate)
+]
 
 
 @command(app, default=True)

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.app_file import at_app
 from headway.cli.command import command, new_command
-from headway.cli.options import PAGE, JobFilter
+from headway.cli.options import PAGE, AppName, JobFilter
 from headway.cli.session import Session
 from headway.contract.views import JobView
 from headway.runtime.records import job_record
@@ -21,17 +22,23 @@ _COLUMNS = ("ID", "KIND", "LANE", "TENANT", "SUBJECT", "STATE", "DUE", "TRY", "R
 def jobs(
     session: Session,
     wanted: JobFilter,
+    app_name: AppName = None,
     limit: Annotated[int, typer.Option(min=1, max=PAGE, help="At most so many.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
     newest: Annotated[bool, typer.Option("--newest", help="Newest arrival first.")] = False,
 ) -> None:
-    """Lists jobs, oldest arrival first.
+    """Lists jobs, oldest arrival first; with --app, those in the store of that App.
 
     Keys and subjects belong to a tenant: without --tenant they are looked for among the jobs of
     nobody in particular. With --json: {"jobs": [...], "cursor": ...}, the cursor null at the end;
     the fields are those of `headway export`.
     """
+    if app_name is not None:
+        session = at_app(session, app_name)
     page = session.ask(wanted.query(limit=limit, cursor=cursor, newest=newest))
+    if not page.rows and page.cursor is None:
+        for note in session.with_store(wanted.doubts):
+            session.terminal.remark(note, "yellow")
     if session.json:
         listed = [job_record(job) for job in page.rows]
         session.terminal.document({"jobs": listed, "cursor": page.cursor})

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
+from headway.cli.completing import complete_lane
 from headway.cli.defining import define
 from headway.cli.lane_values import LaneValues
 from headway.cli.local_clock import rough
@@ -24,13 +25,18 @@ app = new_command()
 _COUNTED = ("scheduled", "waiting", "parked", "running", "awaiting", "succeeded", "dead")
 
 
-LaneName = Annotated[str, typer.Argument(metavar="LANE", help="The lane's name.")]
+LaneName = Annotated[
+    str, typer.Argument(metavar="LANE", help="The lane's name.", autocompletion=complete_lane)
+]
 
 
 @command(app, default=True)
 def lanes(
     session: Session,
-    lane: Annotated[list[str] | None, typer.Option(help="Only this one; may be repeated.")] = None,
+    lane: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this one; may be repeated.", autocompletion=complete_lane),
+    ] = None,
     latency: Annotated[
         bool, typer.Option("--latency", help="How long jobs wait from due to start instead.")
     ] = False,
@@ -105,10 +111,12 @@ def set_(session: Session, name: LaneName, values: LaneValues, signed: Signed) -
         return found[0].spec if found else LaneSpec(name=name)
 
     spec = values.change(session.with_store(work))
-    define(session, SetLane(spec=spec), signed, done=f"{name} is set")
+    define(session, SetLane(spec=spec), signed, done=f"{name} is set", about=f"lane:{name}")
 
 
 @command(app, "reset")
 def reset(session: Session, name: LaneName, signed: Signed) -> None:
     """Forgets an operator's values; what code declares holds again."""
-    define(session, ResetLane(name=name), signed, done=f"{name} is as declared")
+    define(
+        session, ResetLane(name=name), signed, done=f"{name} is as declared", about=f"lane:{name}"
+    )

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
+from headway.cli.directory import Migrated, SystemNames, directory_url, tables_of
 from headway.cli.postgres import is_postgres, migrate_postgres
 from headway.cli.session import Session
-from headway.cli.systems import Migrated, SystemNames, directory_url, tables_of
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue
 from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import command, new_command
+from headway.cli.completing import complete_target
 from headway.cli.defining import define
 from headway.cli.options import Signed
 from headway.cli.session import Session
@@ -19,7 +20,11 @@ app = new_command()
 def resume(
     session: Session,
     target: Annotated[
-        str, typer.Argument(help="all, lane:NAME, tenant:NAME, kind:NAME, or any gate.")
+        str,
+        typer.Argument(
+            help="all, lane:NAME, tenant:NAME, kind:NAME, or any gate.",
+            autocompletion=complete_target,
+        ),
     ],
     signed: Signed,
 ) -> None:

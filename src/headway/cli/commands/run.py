@@ -54,7 +54,8 @@ def run(
         server, url = _server(session, opened, port)
         beside.append(server)
         signals = signal_place(session.settings, url)
-    settled = event_loop.run(serve(opened, options, *beside, signals=signals))
+    work = serve(opened, options, *beside, settings=session.settings, signals=signals)
+    settled = event_loop.run(work)
     if session.json:
         session.terminal.document({"settled": settled})
 

@@ -8,6 +8,7 @@ import typer
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
+from headway.cli.completing import complete_kind
 from headway.cli.named_values import read_pairs
 from headway.cli.options import AppName
 from headway.cli.progress import progress
@@ -25,7 +26,7 @@ app = new_command()
 @command(app)
 def send(
     session: Session,
-    kind: Annotated[str, typer.Argument(help="The job's kind.")],
+    kind: Annotated[str, typer.Argument(help="The job's kind.", autocompletion=complete_kind)],
     options: SendOptions,
     arguments: Annotated[
         list[str] | None,
@@ -50,7 +51,7 @@ def send(
         raise InvalidValue(message, hint="leave one of them out")
     with_app = app_name is not None or session.settings.app is not None
     opened = open_app(session, app_name) if with_app else None
-    values = read_pairs(arguments or [])
+    texts = read_pairs(arguments or [])
     due = optional_moment("--due", options.due)
 
     async def into(store: Store) -> Sent:
@@ -59,8 +60,8 @@ def send(
 
         def make() -> NewJob:
             if opened is not None:
-                return kind_job(opened, kind, values, options, due_at)
-            return plain_job(kind, values, options, due_at, now)
+                return kind_job(opened, kind, texts, options, due_at)
+            return plain_job(kind, texts, options, due_at, now)
 
         return await send_jobs(store, make, count, meter)
 

@@ -8,6 +8,7 @@ import typer
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
+from headway.cli.directory import SystemNames
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
 from headway.cli.serving import ServeOptions, for_systems, signal_place
@@ -20,7 +21,7 @@ from headway.runtime import event_loop
 with needs_extra("server"):
     from headway.cli.http_serving import HttpServing
     from headway.cli.server_address import AddressOptions
-    from headway.cli.systems import SystemNames, make_systems
+    from headway.cli.systems import make_systems
 
 app = new_command()
 
@@ -67,6 +68,7 @@ def serve(
                 opened,
                 for_systems(options, lanes, whole=bool(work)),
                 serving.beside,
+                settings=session.settings,
                 signals=signal_place(session.settings, address.url),
                 around=systems.opened(serving.base_url),
             )

@@ -35,8 +35,10 @@ def simulate_(
     engine was broken. With --json: {"reports": [...]}, the base first, then each what-if.
 
     Raises:
+        InvalidValue: a store was named, or the scenario is unusable.
         Exit: with code 1, a promise was broken.
     """
+    session.refuse_store("leave it out: a scenario is played in memory")
     if out is not None:
         check_plotting()
     with progress(session.terminal, scenario.name, 1.0, counted=False) as meter:

@@ -44,7 +44,7 @@ def list_(session: Session) -> None:
         session.terminal.document({"tokens": [record(one) for one in shown]})
         return
     session.terminal.table(
-        ["ID", "NAME", "ROLES", "TENANTS", "LANES", "LAST USED", "ENDS", "MADE BY", ""],
+        ["ID", "NAME", "ROLES", "TENANTS", "LANES", "CLOSES", "LAST USED", "ENDS", "MADE BY", ""],
         [_row(session, one, now) for one in shown],
         empty="no tokens: headway token create makes one",
     )
@@ -59,6 +59,7 @@ def _row(session: Session, token: ShownToken, now: int) -> list[str]:
         ", ".join(token.roles),
         _scope(token.tenants),
         _scope(token.lanes),
+        ", ".join(token.closes),
         session.clock.at(token.used_at) or "never",
         session.clock.at(token.expires_at) or "never",
         token.created_by,
@@ -81,6 +82,14 @@ class Reach:
         list[str] | None,
         typer.Option(
             metavar="LANE", help="Only this lane, or a pattern as 'send_*'; may be repeated."
+        ),
+    ] = None
+    close: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GATE",
+            help="Its runs may close this gate, or those that fit a pattern as 'rate:*'; may be"
+            " repeated.",
         ),
     ] = None
     expires: Annotated[
@@ -117,6 +126,7 @@ class Reach:
             secrets=(made.secret,),
             tenants=tuple(dict.fromkeys(self.tenant)) if self.tenant else None,
             lanes=tuple(dict.fromkeys(self.lane)) if self.lane else None,
+            closes=tuple(dict.fromkeys(self.close or ())),
             expires_at=expires_at,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from typer.core import TyperCommand
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
+from headway.cli.directory import complete_system
 from headway.cli.draining import Drain, wait_until_drained
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
@@ -54,7 +56,11 @@ class WorkOptions:
     ] = None
     system: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Runs the jobs of a ready-made system; repeatable."),
+        typer.Option(
+            metavar="NAME",
+            help="Runs the jobs of a ready-made system; repeatable.",
+            autocompletion=complete_system,
+        ),
     ] = None
     tether: Annotated[int | None, typer.Option(TETHER, hidden=True)] = None
 
@@ -97,21 +103,24 @@ def worker(
         whole=bool(app_name or session.settings.app),
     )
     trace_if_asked(opened, session.settings)
-    signals = signal_place(session.settings)
+    serving = partial(
+        serve,
+        opened,
+        options,
+        settings=session.settings,
+        tether=what.tether,
+        signals=signal_place(session.settings),
+        around=around,
+    )
     if what.drain is None:
-        work = serve(opened, options, tether=what.tether, signals=signals, around=around)
-        settled = event_loop.run(work)
+        settled = event_loop.run(serving())
     else:
         # One of several processes draws nothing: their lines would be drawn over each other.
         watched = (
             progress(session.terminal, "drain") if what.tether is None else nullcontext(silent)
         )
         with watched as meter:
-            drained = _drainer(opened, what.drain, meter)
-            work = serve(
-                opened, options, drained, tether=what.tether, signals=signals, around=around
-            )
-            settled = event_loop.run(work)
+            settled = event_loop.run(serving(_drainer(opened, what.drain, meter)))
     if session.json:
         session.terminal.document({"settled": settled})
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headway.cli.directory import directory_url
 from headway.cli.doctor.finding import Finding, problem, warning, well
 from headway.cli.extras import needs_extra
 from headway.cli.settings import Settings
-from headway.cli.systems import directory_url
 from headway.core.errors import StoreError
 
 SUBJECT = "field_service"

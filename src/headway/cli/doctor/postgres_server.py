@@ -15,8 +15,8 @@ TOLERATED_MS, LONG_MS = 1_000, 60_000
 OPEN_MS = 300_000
 """For so long nobody should keep a transaction open."""
 DEAD_ROWS = 100_000
-A_PROCESS = 6
-"""Connections of a process: for enqueues, decisions, settles, reads, names, and to listen."""
+A_PROCESS = 7
+"""Of a process: for enqueues, decisions, settles, beats, reads and names, and to listen."""
 
 
 def look_at_postgres(url: str) -> list[Finding]:

@@ -9,12 +9,14 @@ from headway.cli.doctor.jobs import look_at_jobs, look_at_lanes
 from headway.cli.doctor.permits import look_at_permits
 from headway.cli.doctor.sqlite_file import (
     look_at_library,
+    look_at_machine_clock,
     look_at_permissions,
     look_at_room,
     look_inside,
 )
 from headway.cli.postgres import DRIVER, is_postgres
 from headway.cli.session import store_file
+from headway.contract.mending import Mendable
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
@@ -49,6 +51,7 @@ def look_at_place(url: str) -> list[Finding]:
         *look_at_library(),
         *look_at_permissions(path),
         *look_at_room(path),
+        *look_at_machine_clock(path),
         *look_inside(path),
     ]
 
@@ -84,8 +87,11 @@ async def look_at_store(store: Store) -> list[Finding]:
     """
     stats = await store.read(StatsQuery())
     total = sum(stats.counts.values())
+    found = await store.suspicion() if isinstance(store, Mendable) else None
     return [
-        well("store", f"{stats.identity}, epoch {stats.epoch}, {total:,} jobs"),
+        well("store", f"{stats.identity}, epoch {stats.epoch}, {total:,} jobs")
+        if found is None
+        else problem("store", f"nothing is claimed: {found.message}", found.hint),
         *await look_at_clock(store),
         *await look_at_permits(store),
         *await look_at_gates(store),

@@ -11,6 +11,8 @@ from typing import Any
 import apsw
 
 from headway.cli.doctor.finding import Finding, problem, warning, well
+from headway.core.duration import format_duration
+from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, skew_ms, system_clock
 
 FIRST_SOUND = (3, 51, 3)
 """Before it, SQLite could corrupt a database in WAL mode when the log was reset.
@@ -53,6 +55,18 @@ def look_at_room(path: Path) -> list[Finding]:
     if share < SCARCE or usage.free < LITTLE_BYTES:
         return [warning("room", found, "free some: a full device refuses new jobs")]
     return [well("room", found)]
+
+
+def look_at_machine_clock(path: Path) -> list[Finding]:
+    """Compare this process's clock with that of the machine that has the file."""
+    skew = skew_ms(system_clock, path.with_name(f"{path.name}-door"))
+    if skew is None:
+        return []
+    if abs(skew) > CLOCK_LIMIT_MS:
+        side = "ahead of" if skew > 0 else "behind"
+        found = f"this process's clock is {format_duration(abs(skew))} {side} that of the store"
+        return [problem("file clock", found, "correct it: processes like this one write nothing")]
+    return [well("file clock", "this process's clock is that of the machine that has the file")]
 
 
 def look_inside(path: Path) -> list[Finding]:

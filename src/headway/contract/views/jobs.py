@@ -24,7 +24,7 @@ class RunView:
         handed_at: when it handed over; None if it did not.
         ended_at: when it was settled; None if it lives.
         outcome: a word: succeeded, failed, snoozed, lost, …; empty if it lives.
-        error: of a failed one.
+        error: that this run ended with; empty if it had none.
         permits: each gate it took, and the member chosen, or "" where it is no pool.
         blocked_ms: of its wait, the time behind gates.
         due_at: when it was due.
@@ -70,6 +70,7 @@ class JobView:
         attempt: used in this life, the present one included.
         life: 1, and one more for each operator's retry.
         reason: of its end, or of its last failure.
+        error: of its last run that failed; empty once a run died without an error, or handed over.
         runs: oldest first; empty in listings that do not ask for them.
         trail: the last hundred lines, oldest first; empty in listings that do not ask for it.
         in_doubt: it awaits, and its worker died before its handler returned.

@@ -35,6 +35,7 @@ class GateView:
         kind: None for an implicit gate that is only open or closed.
         most: the largest amount it could ever give at once.
         free: the largest amount it can give now.
+        shut: it is closed, or outside its hours, and not merely full.
         opens_at: when it opens by itself, if it is closed and that is known.
         members: of a pool, in its order.
         strategy: of a pool.
@@ -46,6 +47,7 @@ class GateView:
     kind: GateKind | None
     most: int = UNLIMITED
     free: int = UNLIMITED
+    shut: bool = False
     opens_at: int | None = None
     members: list[MemberView] = field(default_factory=list[MemberView])
     strategy: Strategy = "least_used"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +11,7 @@ from functools import lru_cache
 from cronsim import CronSim, CronSimError
 
 from headway.core.errors import InvalidValue
+from headway.core.local_time import WEEKDAYS
 
 _FIELDS = ("minute", "hour", "day of the month", "month", "weekday")
 _MAX_LENGTH = 256
@@ -24,6 +26,12 @@ _MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NUMBERS = {
+    **{name: number for number, name in enumerate(_MONTHS, start=1)},
+    **{name: (number + 1) % 7 for number, name in enumerate(WEEKDAYS)},
+}
+_STEPPED_RANGE = re.compile(r"([a-z]+|[0-9]+)-([a-z]+|[0-9]+)/0*[1-9][0-9]*", re.IGNORECASE)
 # A leap year before most that a job can mean; every expression that ever fires does within 40
 # years of any start (29 February on one weekday, across 2100).
 _PROBE = datetime(2000, 1, 1)  # noqa: DTZ001  (a wall clock has no zone)
@@ -34,7 +42,7 @@ class CronExpression:
     """What a cron expression says.
 
     Attributes:
-        text: its five fields.
+        text: its five fields, as cronsim is given them.
         follows_clock: the hour field begins with `*`. Such an expression fires at each minute
             whose reading it names; any other one fires once for each reading.
         every_day: no date is left out.
@@ -65,8 +73,8 @@ def read_cron(text: str) -> CronExpression:
 
     When neither day field begins with `*`, a date that fits either one counts. Beyond Debian,
     `L` (last day), `LW` (last weekday), `5L` and `5#2` are understood, `@daily` and its like stand
-    for their five fields, and `5/20` goes from 5 to the field's end. Weekdays run from 0 to 7, both
-    of them Sunday, so that `1/3` is Monday, Thursday and Sunday.
+    for their five fields, and `5/20` goes from 5 to the field's end (`5-5/20` is 5 alone). Weekdays
+    run from 0 to 7, both of them Sunday, so that `1/3` is Monday, Thursday and Sunday.
 
     Args:
         text: the five fields; case does not count.
@@ -81,6 +89,7 @@ def read_cron(text: str) -> CronExpression:
     if len(text) > _MAX_LENGTH or len(fields) != len(_FIELDS):
         message = f"the cron expression {text[:60]!r} does not have five fields"
         raise InvalidValue(message, hint=_HINT)
+    fields = [",".join(map(_without_idle_step, field.split(","))) for field in fields]
     cleaned = " ".join(fields)
     try:
         readings = CronSim(cleaned, _PROBE)
@@ -96,6 +105,17 @@ def read_cron(text: str) -> CronExpression:
         every_day=_every_day(readings),
         minutes=tuple(sorted(hour * 60 + m for hour in readings.hours for m in readings.minutes)),
     )
+
+
+def _without_idle_step(term: str) -> str:
+    """Drop the step of a range of one value: cronsim reads `a-a/n` as `a/n`, to the field's end."""
+    match = _STEPPED_RANGE.fullmatch(term)
+    if match is None:
+        return term
+    first, last = (
+        int(end) if end.isdigit() else _NUMBERS.get(end.lower()) for end in match.groups()
+    )
+    return match[1] if first is not None and first == last else term
 
 
 def _hint(fields: list[str]) -> str:

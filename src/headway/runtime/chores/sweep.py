@@ -6,6 +6,7 @@ import logging
 
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
+from headway.core.job import TRAIL_KEPT_MS
 from headway.runtime.persist import PASSING
 from headway.runtime.timing import Timing
 
@@ -22,8 +23,9 @@ _log = logging.getLogger("headway.chores")
 class Sweep:
     """Sweeps whenever something is due, in bounded steps."""
 
-    def __init__(self, store: Store, timing: Timing) -> None:
+    def __init__(self, store: Store, timing: Timing, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> None:
         self._store = store
+        self._keep_trail_ms = keep_trail_ms
         self._timing = timing
         self._ahead_ms: float | None = None
 
@@ -31,7 +33,7 @@ class Sweep:
         """Sweeps until it is cancelled."""
         while True:
             try:
-                reply = await self._store.sweep(SWEEP_SIZE)
+                reply = await self._store.sweep(SWEEP_SIZE, keep_trail_ms=self._keep_trail_ms)
                 if reply.again:
                     await self._timing.pause(0)
                 else:

@@ -101,7 +101,9 @@ class Sourcing:
                     rest_ms //= 4
             except Exception as error:  # noqa: BLE001  (a user's source may raise anything)
                 source.last = replace(source.last or Look(), error=str(error))
-                _log.error("source %s: %s: %s", source.name, type(error).__name__, error)
+                _log.error(
+                    "source %s: %s: %s", source.name, type(error).__name__, error, exc_info=error
+                )
             await self._timing.pause(rest_ms / 1000)
 
     async def look(self, source: Source) -> Look:
@@ -148,11 +150,12 @@ class Sourcing:
                     "nothing is claimed before what is in flight is known: %s: %s",
                     type(error).__name__,
                     error,
+                    exc_info=error,
                 )
             await self._timing.pause(AGAIN)
 
     async def _rebuild(self, store: Mendable) -> None:
-        while await store.is_changed():
+        while await store.suspicion() is not None:
             if not await self._leads("sources"):
                 await self._timing.pause(AGAIN)
                 continue

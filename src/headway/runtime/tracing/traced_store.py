@@ -9,14 +9,14 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
 from headway.contract.inserting import InsertsWithin
-from headway.contract.mending import Mendable
+from headway.contract.mending import Mendable, Suspicion
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.store import Store
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import Query
-from headway.core.job import NewJob
+from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.runtime.tracing.recorder import Recorder, now_ns
 
 Reply = TypeVar("Reply")
@@ -104,9 +104,9 @@ class TracedStore:
         """As the store."""
         return await self._inner.fire(request)
 
-    async def sweep(self, n: int) -> SweepReply:
+    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """As the store."""
-        return await self._inner.sweep(n)
+        return await self._inner.sweep(n, keep_trail_ms=keep_trail_ms)
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         """As the store."""
@@ -153,9 +153,9 @@ class _TracedInserting(TracedStore):
 class _TracedMendable(TracedStore):
     """The same, where the store may come back as another or an older one."""
 
-    async def is_changed(self) -> bool:
+    async def suspicion(self) -> Suspicion | None:
         """As the store."""
-        return await cast("Mendable", self._inner).is_changed()
+        return await cast("Mendable", self._inner).suspicion()
 
     async def new_epoch(self, author: str, reason: str) -> int:
         """As the store."""

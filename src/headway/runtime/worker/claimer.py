@@ -14,7 +14,7 @@ from headway.runtime.timing import Timing
 from headway.runtime.worker.floor import Floor
 from headway.runtime.worker.held import Held
 from headway.runtime.worker.lease import Lease
-from headway.runtime.worker.prefetch import Prefetch
+from headway.runtime.worker.prefetch import LOOK_EVERY, Prefetch, Surplus
 from headway.runtime.worker.store_time import StoreTime
 
 MOST_UNSETTLED = 4 * MAX_BATCH
@@ -67,6 +67,7 @@ class Claimer:
         self._gated_at = float("-inf")
         self._offered_at = float("-inf")
         self._only_gated = False
+        self._dry = True
         self._stopping = False
 
     def stop(self) -> None:
@@ -100,12 +101,29 @@ class Claimer:
             elif len(reply.jobs) < n:
                 await self._sleep(reply, limited=gated >= free)
 
+    async def give_back(self) -> None:
+        """Hands back jobs that are held ready and not started soon, until it is cancelled."""
+        floor, timing = self._floor, self._timing
+        while True:
+            await floor.filled.wait()
+            floor.filled.clear()
+            surplus = Surplus(len(floor.plain), floor.started)
+            while floor.plain:
+                await timing.pause(LOOK_EVERY)
+                ready = len(floor.plain)
+                keep = surplus.keep(ready, floor.started, dry=self._dry)
+                if keep < ready:
+                    self._prefetch.target = min(self._prefetch.target, keep)
+                    floor.keep_ready(keep, "not started in time")
+
     def _room(self) -> tuple[int, int]:
         """How many jobs to ask for, and how many of them may have gates."""
         floor, prefetch = self._floor, self._prefetch
         now = self._timing.monotonic()
         prefetch.measure(now, floor.done)
-        ready, idle, target = len(floor.plain), floor.free, prefetch.target
+        ready, idle = len(floor.plain), floor.free
+        # What is not there for all should go to a worker whose handlers are free now.
+        target = 0 if self._dry else prefetch.target
         floor.hungry = True
         floor.low_mark = target // 2
         if floor.settler.pending > MOST_UNSETTLED:
@@ -152,6 +170,8 @@ class Claimer:
         self._lease.kept(sent, reply.lease_until - reply.now)
         self._after = reply
         held.take(self._request, reply.jobs)
+        idle = not self._floor.busy and not self._floor.plain and not self._floor.gated
+        self._dry = len(reply.jobs) < n and not reply.again
         gated = self._floor.take(
             reply.jobs, self._store_time.earliest(reply.now, received) if reply.jobs else 0.0
         )
@@ -161,7 +181,7 @@ class Claimer:
             self._offered_at = received
         if n > free:
             self._only_gated = gated == len(reply.jobs)
-        self._prefetch.mark(received, self._floor.done)
+        self._prefetch.mark(received, self._floor.done, took=received - sent, idle=idle)
         return reply, gated
 
     async def _sleep(self, reply: ClaimReply, *, limited: bool) -> None:

@@ -29,6 +29,8 @@ class Floor:
         low_mark: ask for more when so many plain jobs are left; -1 for never.
         hungry: ask for more when a handler finds nothing to do.
         done: handlers that have ended so far.
+        put: jobs without gates that were put here so far, but for those taken out again.
+        filled: set when such jobs are put here; whoever waits clears it.
         asked: somebody wants the claimer to look again.
         rested: a handler has found nothing to do; whoever waits clears it.
     """
@@ -42,6 +44,8 @@ class Floor:
         self.low_mark = -1
         self.hungry = False
         self.done = 0
+        self.put = 0
+        self.filled = asyncio.Event()
         self.asked = asyncio.Event()
         self.rested = asyncio.Event()
         self.settler = settler
@@ -64,7 +68,7 @@ class Floor:
         Returns:
             How many of them have gates.
         """
-        gated = 0
+        gated, ready = 0, len(self.plain)
         for claimed in jobs:
             if claimed.gated:
                 gated += 1
@@ -72,8 +76,16 @@ class Floor:
                 self.gated.append((claimed, claimed_at + within))
             else:
                 self.plain.append(claimed)
+        if len(self.plain) > ready:
+            self.put += len(self.plain) - ready
+            self.filled.set()
         self.rouse()
         return gated
+
+    @property
+    def started(self) -> int:
+        """Jobs without gates that a handler has taken so far."""
+        return self.put - len(self.plain)
 
     def next(self) -> Claimed | None:
         """The job that a free handler must start now; None if it has to rest."""
@@ -111,10 +123,16 @@ class Floor:
         """Hands back all jobs that no handler has taken."""
         for claimed, _ in self.gated:
             self.settler.put(Released(claimed.id, claimed.run, reason=reason))
-        for claimed in self.plain:
-            self.settler.put(Released(claimed.id, claimed.run, reason=reason))
         self.gated.clear()
-        self.plain.clear()
+        self.keep_ready(0, reason)
+
+    def keep_ready(self, n: int, reason: str) -> None:
+        """Hands back the jobs without gates that would start last, but for the first `n`."""
+        plain = self.plain
+        surplus = [plain.pop() for _ in range(len(plain) - n)]
+        self.put -= len(surplus)
+        for claimed in reversed(surplus):
+            self.settler.put(Released(claimed.id, claimed.run, reason=reason))
 
     def withdraw(self, runs: frozenset[Run]) -> list[Claimed]:
         """Takes these out of what is ready.
@@ -130,6 +148,7 @@ class Floor:
             plain = [one for one in self.plain if (one.id, one.run) not in runs]
             self.gated.clear()
             self.gated.extend(gated)
+            self.put -= len(self.plain) - len(plain)
             self.plain.clear()
             self.plain.extend(plain)
         return found

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from headway.contract.claims import BeatReply, BeatRequest
 from headway.contract.store import Store
+from headway.core.instant import format_instant
 from headway.runtime.persist import PASSING
 from headway.runtime.timing import Timing
 from headway.runtime.worker.held import Held
@@ -15,6 +16,8 @@ from headway.runtime.worker.lease import Lease
 
 SOONEST = 0.25
 """Seconds between two beats that carry progress."""
+STILL = 1.0
+"""Seconds between two beats after which the store's time must have moved."""
 
 _log = logging.getLogger("headway.worker")
 
@@ -59,6 +62,8 @@ class Heartbeat:
         self._on_lapse = on_lapse
         self._poked = asyncio.Event()
         self._beaten_at = float("-inf")
+        self._store_now = -1
+        self._still = False
 
     def poke(self) -> None:
         """Beats soon, because there is progress to carry."""
@@ -128,10 +133,23 @@ class Heartbeat:
                     )
                 )
         except (*PASSING, TimeoutError) as error:
-            _log.warning("beat: %s", error or "no answer in time")
+            _log.warning("beat: %s", str(error) or "the store did not answer in time")
             self._held.put_back(progress)
             return False
+        self._watch_time(sent, reply.now)
         self._beaten_at = sent
         self._lease.kept(sent, reply.lease_until - reply.now)
         self._on_reply(reply)
         return True
+
+    def _watch_time(self, sent: float, now: int) -> None:
+        """Log once that the store's time stands still, because its clock was set back."""
+        if now != self._store_now:
+            self._store_now, self._still = now, False
+        elif not self._still and sent - self._beaten_at >= STILL:
+            self._still = True
+            _log.error(
+                "the store's time stands still at %s: its clock was set back, and nothing falls due"
+                " until it is there again; `headway doctor` shows by how much",
+                format_instant(now),
+            )

@@ -46,9 +46,13 @@ def _parts(lanes: Lanes) -> list[str | tuple[str, int]]:
 
 def _split(part: str) -> str | tuple[str, int]:
     name, colon, weight = part.rpartition(":")
-    if colon and weight.isascii() and weight.isdigit() and len(weight) < 10:
-        return name, int(weight)
-    return part
+    if not colon:
+        return part
+    if not (weight.isascii() and weight.isdigit() and len(weight) < 10):
+        message = f"the weight of the lane {name!r} is {weight[:40]!r}, not a number from 1"
+        hint = f"write {name}:2; a lane with a colon in its name needs a weight behind it: {part}:1"
+        raise InvalidValue(message, hint=hint)
+    return name, int(weight)
 
 
 def _lane(one: str | tuple[str, int]) -> tuple[str, int]:

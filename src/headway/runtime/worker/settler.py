@@ -17,7 +17,7 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.contract.store import Store
-from headway.core.errors import CallerError, StoreUnavailable
+from headway.core.errors import CallerError, Forbidden, StoreUnavailable
 from headway.core.job import MAX_BATCH
 from headway.runtime.persist import persist
 from headway.runtime.timing import Timing
@@ -84,6 +84,7 @@ class Settler:
 
         Raises:
             CallerError: the store refuses it; nothing was written.
+            Forbidden: the worker's token may not make what follows from it.
             StoreUnavailable: the worker has stopped meanwhile.
         """
         if self._over:
@@ -133,13 +134,15 @@ class Settler:
             return await persist(
                 self._timing, "settle", lambda: self._store.settle(request), until=self._hurried
             )
-        except CallerError as error:
+        except (CallerError, Forbidden) as error:
             if len(batch) > 1:
                 # One of them asks for what cannot be, such as a follow-up at an unknown gate.
                 return [verdict for one in batch for verdict in await self._deliver((one,))]
             return await self._refused(request, error)
 
-    async def _refused(self, refused: SettleRequest, error: CallerError) -> list[Verdict]:
+    async def _refused(
+        self, refused: SettleRequest, error: CallerError | Forbidden
+    ) -> list[Verdict]:
         (outcome,) = refused.outcomes
         answer = self._answers.get(id(outcome))
         if answer is not None:

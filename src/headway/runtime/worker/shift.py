@@ -25,6 +25,7 @@ from headway.runtime.worker.held import Held, Run
 from headway.runtime.worker.lease import Lease
 from headway.runtime.worker.plans import Plans
 from headway.runtime.worker.prefetch import Prefetch
+from headway.runtime.worker.reports import Failures, log_progress
 from headway.runtime.worker.settler import Settler
 from headway.runtime.worker.slot import Slot
 from headway.runtime.worker.worker_desk import WorkerDesk
@@ -74,8 +75,10 @@ class Shift:
             timing=timing,
             unknown=settings.unknown,
         )
+        self._failures = Failures(settings.on_failure, timing)
         self._slots = [
-            Slot(self.floor, self._plans, self._desk, kinds) for _ in range(settings.concurrency)
+            Slot(self.floor, self._plans, self._desk, kinds, self._failures)
+            for _ in range(settings.concurrency)
         ]
         self._claimer = Claimer(
             store,
@@ -116,6 +119,7 @@ class Shift:
             slot.start(context, self._crashed)
         settling = self._spawn(self.settler.run())
         claiming = self._spawn(self._claimer.run())
+        giving_back = self._spawn(self._claimer.give_back())
         chores = [self._spawn(chore) for chore in self._chores()]
         try:
             await self._stopped.wait()
@@ -123,8 +127,8 @@ class Shift:
             self._hurried = True
             raise
         finally:
-            for chore in chores:
-                chore.cancel()
+            for one in (giving_back, *chores):
+                one.cancel()
             await self._wind_down(claiming, settling)
             await self._take_leave(heart)
         if self._crash is not None:
@@ -141,11 +145,13 @@ class Shift:
         self.floor.rested.set()
 
     def _chores(self) -> list[Coroutine[Any, Any, None]]:
-        if not self._settings.chores:
-            return []
         timing = self._timing
-        chores = [Sweep(self._store, timing).run(), TimetableChore(self._store, timing).run()]
-        return chores + [duty() for duty in self._settings.duties]
+        progress = log_progress(self.floor, self._failures, timing)
+        if not self._settings.chores:
+            return [progress]
+        sweep = Sweep(self._store, timing, keep_trail_ms=self._settings.keep_trail_ms)
+        chores = [sweep.run(), TimetableChore(self._store, timing).run()]
+        return [progress, *chores, *(duty() for duty in self._settings.duties)]
 
     def _start_heart(self) -> HeartThread | asyncio.Task[None]:
         if self._settings.heartbeat == "task":
@@ -170,7 +176,7 @@ class Shift:
         """A part failed: nothing more may be claimed, and there is no use in waiting."""
         if self._crash is None:
             self._crash = error
-            _log.error("the worker stops: %s: %s", type(error).__name__, error)
+            _log.error("the worker stops: %s: %s", type(error).__name__, error, exc_info=error)
         self.stop(now=True)
 
     def _heard(self, reply: BeatReply) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
 
-from headway.contract.outcomes import Outcome, Succeeded
+from headway.contract.outcomes import Died, Failed, Outcome, Succeeded
 from headway.core.errors import InvariantBroken
 from headway.runtime.desk import Desk
 from headway.runtime.handler import Place
@@ -15,6 +15,7 @@ from headway.runtime.kind import Kind
 from headway.runtime.worker.endings import answered, raised
 from headway.runtime.worker.floor import Floor
 from headway.runtime.worker.plans import Plan, Plans
+from headway.runtime.worker.reports import Failures
 
 TURN = 64
 """Jobs that never wait for anything are run in a row at most so many times."""
@@ -27,13 +28,21 @@ class Slot:
         job: the run whose handler runs now; None between two.
     """
 
-    def __init__(self, floor: Floor, plans: Plans, desk: Desk, kinds: Mapping[str, Kind]) -> None:
+    def __init__(
+        self,
+        floor: Floor,
+        plans: Plans,
+        desk: Desk,
+        kinds: Mapping[str, Kind],
+        failures: Failures,
+    ) -> None:
         self.job: Job | None = None
         self._plan: Plan | None = None
         self._floor = floor
         self._plans = plans
         self._desk = desk
         self._kinds = kinds
+        self._failures = failures
         self._aborted = False
         self._task: asyncio.Task[None] | None = None
         self._home = Context()
@@ -112,7 +121,7 @@ class Slot:
                 if answer is None and not job.touched:
                     outcome = Succeeded(claimed.id, claimed.run)
                 else:
-                    outcome = answered(job, answer, self._kinds)
+                    outcome = self._answered(job, answer)
             self.job = None
             floor.busy -= 1
             floor.done += 1
@@ -131,13 +140,23 @@ class Slot:
                 turn = 0
                 await floor.timing.pause(0)
 
+    def _answered(self, job: Job, answer: object) -> Outcome | None:
+        """What a handler's answer means; one that returns Retry or Dead has failed as well."""
+        outcome = answered(job, answer, self._kinds)
+        if isinstance(outcome, Failed | Died):
+            error = answer if isinstance(answer, BaseException) else None
+            self._failures.report(job, outcome, error)
+        return outcome
+
     def _failed(self, job: Job, error: BaseException) -> Outcome | None:
         """What an exception means, unless it is meant for the slot itself."""
         if isinstance(error, GeneratorExit | KeyboardInterrupt) or self._aborted:
             raise error
         if isinstance(error, asyncio.CancelledError):
             self._calm()
-        return raised(job, error, self._kinds)
+        outcome = raised(job, error, self._kinds)
+        self._failures.report(job, outcome, error)
+        return outcome
 
     def _calm(self) -> None:
         """Forgets a cancellation that was meant for the handler."""

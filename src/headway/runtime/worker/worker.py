@@ -11,6 +11,7 @@ from uuid import uuid4
 from headway.contract.store import Store
 from headway.core.errors import StoreChanged
 from headway.runtime.kind import Kind
+from headway.runtime.persist import persist
 from headway.runtime.worker.shift import Shift
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
 
@@ -66,7 +67,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
         try:
-            await self._unless_stopped(self.settings.before)
+            await self._unless_stopped(self._begin)
             while await self._work():
                 await self._unless_stopped(self.settings.rebuild)
         finally:
@@ -89,6 +90,12 @@ class Worker:
                 raise
             return self._told is None
         return False
+
+    async def _begin(self) -> None:
+        """What comes before the first claim; tried again while the store is away."""
+        before = self.settings.before
+        if before is not None:
+            await persist(self.settings.timing, "before the first claim", before)
 
     async def _unless_stopped(self, work: Callable[[], Awaitable[None]] | None) -> None:
         """Does what comes before a shift; given up when the worker is told to stop."""

@@ -15,6 +15,7 @@ from headway.core.gates.spec import check_count
 from headway.runtime.signal_urls import SignalUrls, read_signing_keys
 from headway.runtime.timing import Timing
 from headway.runtime.worker.plans import Middleware, Unknown
+from headway.runtime.worker.reports import OnFailure, check_hook
 from headway.runtime.worker.served import Lanes, read_lanes
 
 MOST_AHEAD = 2_000
@@ -39,6 +40,7 @@ class WorkerOptions(TypedDict, total=False):
         grace: how long handlers may go on after `stop`.
         name: for people, as "host:pid".
         chores: whether it also sweeps and keeps the timetable's fires ahead.
+        keep_trail: how long its sweeps keep lines of the trail; 90 days if not given.
         signal_base: the address under which signals are heard.
         signing_key: signs the signal URLs of its jobs, as the server's does; several are read
             as there, and the first signs.
@@ -46,6 +48,7 @@ class WorkerOptions(TypedDict, total=False):
         timing: the simulator's.
         heartbeat: "thread" for a thread of its own; "task" beats in the worker's loop.
         middleware: around each handler; the first one is the outermost.
+        on_failure: called with the `Failure` of each failed attempt, in the worker's loop.
         before: awaited before the first claim.
         rebuild: awaited when the store is found lost or older than it was; then the worker goes
             on as a new one. Without it, the worker ends.
@@ -62,12 +65,14 @@ class WorkerOptions(TypedDict, total=False):
     grace: object
     name: str
     chores: bool
+    keep_trail: object
     signal_base: str | None
     signing_key: str | Sequence[str] | None
     signal_url: SignalUrl
     timing: Timing
     heartbeat: Literal["thread", "task"]
     middleware: Sequence[Middleware]
+    on_failure: Sequence[OnFailure]
     before: Callable[[], Awaitable[None]]
     rebuild: Callable[[], Awaitable[None]]
     duties: Sequence[Duty]
@@ -86,10 +91,12 @@ class WorkerSettings:
     grace: float
     name: str
     chores: bool
+    keep_trail_ms: int
     signal_url: SignalUrl
     timing: Timing
     heartbeat: Literal["thread", "task"]
     middleware: tuple[Middleware, ...]
+    on_failure: tuple[OnFailure, ...]
     before: Callable[[], Awaitable[None]] | None
     rebuild: Callable[[], Awaitable[None]] | None
     duties: tuple[Duty, ...]
@@ -134,10 +141,12 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         grace=parse_duration(options.get("grace", "30s")) / 1000,
         name=options.get("name") or f"{socket.gethostname()}:{os.getpid()}",
         chores=options.get("chores", True),
+        keep_trail_ms=parse_duration(options.get("keep_trail", "90d")),
         signal_url=options.get("signal_url") or _signal_url(options, timing),
         timing=timing,
         heartbeat=options.get("heartbeat", "thread"),
         middleware=tuple(options.get("middleware", ())),
+        on_failure=tuple(check_hook(hook) for hook in options.get("on_failure", ())),
         before=options.get("before"),
         rebuild=options.get("rebuild"),
         duties=tuple(options.get("duties", ())),

@@ -9,7 +9,7 @@ from headway.contract.tokens import Role, TokenSpec
 from headway.contract.views import JobView
 from headway.core.errors import Forbidden, InvalidValue
 from headway.core.naming import check_name
-from headway.server.access.permissions import Permission, permissions
+from headway.server.access.permissions import ROLES, Permission, permissions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +22,7 @@ class Caller:
         may: what it may do.
         tenants: only these; None for any.
         lanes: only these, or those that fit these patterns; None for any.
+        closes: gates that its runs may close, or patterns of these.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Caller:
     may: frozenset[Permission]
     tenants: tuple[str, ...] | None = None
     lanes: tuple[str, ...] | None = None
+    closes: tuple[str, ...] = ()
 
     def check(self, permission: Permission) -> None:
         """Lets a caller pass that may do this.
@@ -38,7 +40,8 @@ class Caller:
         """
         if permission not in self.may:
             message = f"the token {self.name!r} may not {permission}"
-            raise Forbidden(message, hint="its roles do not include this")
+            roles = ", ".join(role for role, may in ROLES.items() if permission in may)
+            raise Forbidden(message, hint=f"a token of one of the roles {roles} may")
 
     def tenant(self, asked: str | None) -> str | None:
         """The tenant that is meant: the one asked for, else the caller's only one.
@@ -84,6 +87,39 @@ class Caller:
             message = f"the token {self.name!r} is not for the lane {lane[:80]!r}"
             raise Forbidden(message, hint=f"it is for {', '.join((self.lanes or ())[:5])}")
 
+    def check_gate(self, gate: str) -> None:
+        """Let a gate pass that the caller may change.
+
+        A caller scoped to lanes may change its lanes' own gates (`lane:…`), one scoped to tenants
+        its tenants' own; all others are shared.
+
+        Raises:
+            Forbidden: it may not.
+        """
+        what, _, name = gate.partition(":")
+        if what == "lane" and self.tenants is None:
+            self.check_lane(name)
+        elif what == "tenant" and self.lanes is None:
+            self.check_tenant(name)
+        elif self.tenants is not None or self.lanes is not None:
+            message = f"the gate {gate[:80]!r} is not this token's alone"
+            raise Forbidden(message, hint="use a token that is not scoped to tenants or lanes")
+
+    def check_closing(self, gate: str) -> None:
+        """Let a gate pass that a run of the caller may close.
+
+        The token names it, by itself or by a pattern, or the caller may close it anyway.
+
+        Raises:
+            Forbidden: it may not.
+        """
+        if any(_fits(gate, one) for one in self.closes):
+            return
+        if Permission.DEFINE not in self.may:
+            message = f"the token {self.name!r} may not close the gate {gate[:80]!r}"
+            raise Forbidden(message, hint="a token made with --close GATE lets its runs close it")
+        self.check_gate(gate)
+
     def sees(self, job: JobView) -> bool:
         """Whether a job is the caller's to see; one that is not is answered as unknown."""
         return self.covers(job.lane) and (self.tenants is None or job.tenant in self.tenants)
@@ -120,6 +156,17 @@ class Caller:
         return check_name("worker", f"{self.id}.{check_name('worker', name)}")
 
 
+_IMPLICIT = ("lane:", "tenant:", "kind:")
+
+
+def _fits(gate: str, pattern: str) -> bool:
+    """Whether a pattern covers a gate; `all` and the like only if the pattern says so itself."""
+    if gate == "all":
+        return pattern == gate
+    prefix = next((one for one in _IMPLICIT if gate.startswith(one)), "")
+    return pattern.startswith(prefix) and fnmatchcase(gate, pattern)
+
+
 ANYBODY = Caller(id="open", name="open", may=frozenset(Permission))
 """Whoever calls a server that is open."""
 
@@ -132,4 +179,5 @@ def caller_of(spec: TokenSpec) -> Caller:
         may=permissions(map(Role, spec.roles)),
         tenants=spec.tenants,
         lanes=spec.lanes,
+        closes=spec.closes,
     )

@@ -22,12 +22,15 @@ class Doorkeeper:
         self._tokens = tokens
         self._rates = rates
 
-    async def admit(self, authorization: str | None, permission: Permission) -> Caller:
+    async def admit(
+        self, authorization: str | None, permission: Permission, *, apart: bool = False
+    ) -> Caller:
         """Lets a caller in who may do something.
 
         Args:
             authorization: the header of this name; None if there was none.
             permission: what it wants to do.
+            apart: whether calls of this sort are counted apart from its others.
 
         Returns:
             Who it is.
@@ -40,7 +43,7 @@ class Doorkeeper:
         """
         caller = await self._known(authorization)
         caller.check(permission)
-        self._rates.take(caller.id, caller.name)
+        self._rates.take(f"{caller.id} apart" if apart else caller.id, caller.name)
         return caller
 
     async def check_again(self, authorization: str | None, caller: Caller) -> None:

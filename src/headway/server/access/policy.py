@@ -19,10 +19,13 @@ class Policy:
 
     Attributes:
         permission: what; None for a route that anybody may call.
+        apart: whether the calls of a token to this route are counted apart from its others, so
+            that those cannot use up what it may ask.
     """
 
-    def __init__(self, permission: Permission | None) -> None:
+    def __init__(self, permission: Permission | None, *, apart: bool = False) -> None:
         self.permission = permission
+        self.apart = apart
 
     async def __call__(self, request: Request) -> Caller:
         """The caller that was admitted."""
@@ -41,7 +44,7 @@ class Policy:
             return
         door = cast("Doorkeeper", request.app.state.door)
         authorization = request.headers.get("authorization")
-        request.state.caller = await door.admit(authorization, self.permission)
+        request.state.caller = await door.admit(authorization, self.permission, apart=self.apart)
 
 
 class Guarded(Policy, SecurityBase):
@@ -51,16 +54,17 @@ class Guarded(Policy, SecurityBase):
     model = HTTPBearer(description="A token made by `headway token create`.")
 
 
-def needs(permission: Permission) -> Any:  # noqa: ANN401  (FastAPI's own marker)
+def needs(permission: Permission, *, apart: bool = False) -> Any:  # noqa: ANN401  (FastAPI's own marker)
     """What a route asks of its caller.
 
     Args:
         permission: what the caller must be able to do.
+        apart: whether these calls are counted apart from the caller's others.
 
     Returns:
         For the annotation of a parameter that is the `Caller`.
     """
-    return Depends(Guarded(permission))
+    return Depends(Guarded(permission, apart=apart))
 
 
 def public() -> Any:  # noqa: ANN401  (FastAPI's own marker)

@@ -124,9 +124,11 @@ class Watch:
         self._leads = await self._store.lead(ROLE, self._holder, lease_ms) is not None
         if not self._leads:
             return Facts(at=self._at(), leads=False)
-        if isinstance(self._store, Mendable) and await self._store.is_changed():
-            message = "it is another store, or an older one, than before: nothing is claimed"
-            raise StoreChanged(message)
+        if isinstance(self._store, Mendable):
+            found = await self._store.suspicion()
+            if found is not None:
+                message = f"nothing is claimed: {found.message}"
+                raise StoreChanged(message, hint=found.hint)
         overview = await look_over(self._store)
         latencies = await lane_latencies(self._store, overview.targets[:MOST_TARGETS])
         return Facts(at=self._at(), overview=overview, latencies=latencies)

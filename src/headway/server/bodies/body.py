@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    TypeAdapter,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
+from pydantic.functional_validators import ModelWrapValidatorHandler
 
 MOST_FIELDS = 64
 """Fields of one object; no body has as many."""
+
+SLICE = 100
+"""Bodies of a list that are validated at once."""
 
 One = TypeVar("One")
 
@@ -34,6 +47,35 @@ def few(most: int) -> BeforeValidator:
         return cast("object", value)
 
     return BeforeValidator(check)
+
+
+def one_or_many(one: type[One], many: Any, most: int) -> WrapValidator:  # noqa: ANN401  (an annotation)
+    """Validate one body, or a list of them in slices.
+
+    A call of the validator holds the interpreter until it ends; between slices other threads run.
+    And a union would report the faults of both shapes at once.
+
+    Args:
+        one: the model of a body.
+        many: the annotation of the list.
+        most: items of a list.
+    """
+    single: TypeAdapter[One] = TypeAdapter(one)
+    several: TypeAdapter[list[One]] = TypeAdapter(many)
+
+    def validate(value: object, _: ModelWrapValidatorHandler[Any]) -> One | list[One]:
+        if not isinstance(value, list):
+            return single.validate_python(value)
+        given, found = cast("list[object]", value), list[One]()
+        while len(found) < len(given) <= most:
+            try:
+                found += several.validate_python(given[len(found) : len(found) + SLICE])
+            except ValidationError:
+                # Once more behind those that are validated, so that the fault has its place.
+                return several.validate_python([*found, *given[len(found) :]])
+        return found or several.validate_python(given)
+
+    return WrapValidator(validate)
 
 
 class Body(BaseModel):

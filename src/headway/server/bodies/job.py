@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, WrapValidator
-from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic import Field
 
 from headway.core.job import MAX_CANDIDATES
-from headway.server.bodies.body import Body, Several
+from headway.server.bodies.body import Body, Several, one_or_many
 from headway.server.bodies.words import JobId, Name, Positive, Priority, Span, TenantName, When
 
 MOST_JOBS = 10_000
@@ -43,7 +42,7 @@ class RetryBody(Body):
     factor: float = Field(default=2.0, ge=1, le=1000, description="By how much it grows.")
     cap: Span = Field(default=3_600_000, description="No delay is longer.")
     jitter: Literal["full", "equal", "none"] = Field(
-        default="full", description="How much of a delay is drawn."
+        default="equal", description="How much of a delay is drawn."
     )
 
 
@@ -151,14 +150,5 @@ POLICY_FIELDS = tuple(PolicyBody.model_fields)
 
 
 JobList = Annotated[Several[JobBody], Field(min_length=1, max_length=MOST_JOBS)]
-_ONE: TypeAdapter[JobBody] = TypeAdapter(JobBody)
-_MANY: TypeAdapter[list[JobBody]] = TypeAdapter(JobList)
-
-
-def _by_shape(value: object, _: ModelWrapValidatorHandler[Any]) -> JobBody | list[JobBody]:
-    # A union would complain about both shapes at once.
-    return _MANY.validate_python(value) if isinstance(value, list) else _ONE.validate_python(value)
-
-
-OneOrMany = Annotated[JobBody | JobList, WrapValidator(_by_shape)]
+OneOrMany = Annotated[JobBody | JobList, one_or_many(JobBody, JobList, MOST_JOBS)]
 """One job, or a list of up to 10,000."""

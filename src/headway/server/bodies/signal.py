@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from pydantic import Field, ValidationError
 
@@ -14,6 +14,7 @@ from headway.core.naming import MAX_NAME
 from headway.runtime.signals import Final, SignalOptions, read_signal
 from headway.server.bodies.body import Body
 from headway.server.bodies.words import Name, Span, Text
+from headway.server.replies.faults import faults, sentence
 
 VERBS = ("final", "progress", "note")
 """Of these, a signal says exactly one."""
@@ -84,13 +85,13 @@ def signal_of(key: str, fields: Mapping[str, object]) -> Signal:
         fields: those of `SignalBody`.
 
     Raises:
-        InvalidValue: they are none; the message names the field, never its value.
+        InvalidValue: they are none; the message names the field and what is allowed.
         PayloadTooLarge: the body is above the limit.
     """
+    said = dict(fields)
     try:
-        return SignalBody.model_validate(dict(fields)).signal(key)
+        return SignalBody.model_validate(said).signal(key)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the signal"
-        message = f"{where}: {first['msg'].removeprefix('Value error, ')}"
+        found = faults(cast("list[dict[str, Any]]", error.errors(include_url=False)), said)
+        message = f"the signal: {sentence(found)}"
         raise InvalidValue(message) from None

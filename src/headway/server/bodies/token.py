@@ -37,6 +37,13 @@ class TokenBody(Body):
         max_length=MOST_NAMES,
         description="Only these, or those that fit a pattern such as send_*; null for any.",
     )
+    closes: Several[Name] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_NAMES,
+        description="Gates that its runs may close in a settlement, by name or by a pattern such "
+        "as rate:*; roles that may close gates need none.",
+    )
     expires: When | None = Field(
         default=None, description="When it ends; null for never.", examples=["90d"]
     )

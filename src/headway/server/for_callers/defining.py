@@ -8,7 +8,6 @@ from fastapi import Response
 
 from headway.contract.definitions import DefineRequest, Item
 from headway.contract.views import StatsView
-from headway.core.errors import Forbidden
 from headway.server.access.caller import Caller
 from headway.server.asking import etag, revision_of
 from headway.server.replies.answer import answer
@@ -66,22 +65,3 @@ def listed(stats: StatsView, rows: Sequence[object], cursor: str | None) -> Resp
 def defined(revision: int, **more: object) -> Response:
     """The reply of a change, with the revision as its ETag."""
     return answer({"revision": revision, **more}, headers=etag(revision))
-
-
-def check_gate(caller: Caller, gate: str) -> None:
-    """Lets a caller pass that may change a gate.
-
-    One that is scoped to lanes may change its lanes' own gates (`lane:…`), one that is scoped to
-    tenants its tenants' own; all others are everybody's.
-
-    Raises:
-        Forbidden: it may not.
-    """
-    what, _, name = gate.partition(":")
-    if what == "lane" and caller.tenants is None:
-        caller.check_lane(name)
-    elif what == "tenant" and caller.lanes is None:
-        caller.check_tenant(name)
-    elif caller.tenants is not None or caller.lanes is not None:
-        message = f"the gate {gate[:80]!r} is not this token's alone"
-        raise Forbidden(message, hint="use a token that is not scoped to tenants or lanes")

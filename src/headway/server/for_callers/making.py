@@ -25,6 +25,7 @@ from headway.core.state import State
 from headway.runtime.arguments import RESERVED
 from headway.runtime.kind import Kind
 from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
 from headway.server.asking import check_repeat_key
 from headway.server.bodies.job import POLICY_FIELDS, JobBody
 from headway.server.for_callers.gate_uses import gate_uses, known_gates
@@ -54,12 +55,13 @@ async def make_jobs(
         The jobs, in this order.
 
     Raises:
-        Forbidden: one is for a tenant or a lane that is not the caller's.
+        Forbidden: the caller may not send, or a tenant or a lane is not the caller's.
         InvalidArguments: a kind's handler refuses the arguments.
         InvalidValue: a value is unusable, or a gate's name cannot be resolved.
         PayloadTooLarge: arguments are above the limit.
         UnknownGate: nothing declares a gate that is named.
     """
+    caller.check(Permission.SEND)
     if repeat_key is not None:
         check_repeat_key(repeat_key)
     gates = await known_gates(service, [one for body in bodies for one in body.gates or ()])
@@ -69,7 +71,8 @@ async def make_jobs(
         or (str(uuid7()) if repeat_key is None else derived_id("http", caller.id, repeat_key, n))
         for n, body in enumerate(bodies)
     )
-    return [maker.job(body, id) for body, id in zip(bodies, ids, strict=True)]  # noqa: A001  (the field's name)
+    pairs = service.in_turns(zip(bodies, ids, strict=True))
+    return [maker.job(body, id) async for body, id in pairs]  # noqa: A001  (the field's name)
 
 
 async def _now(service: Service, bodies: Sequence[JobBody]) -> int:

@@ -25,7 +25,7 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.contract.views import JobsQuery, JobView
-from headway.core.errors import Forbidden, InvalidValue
+from headway.core.errors import IdConflict, InvalidValue, KeyConflict
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob, derived_id
 from headway.core.moment import Moment
@@ -48,6 +48,7 @@ from headway.server.bodies.settlement import (
 )
 from headway.server.for_callers.gate_uses import gate_uses, known_gates
 from headway.server.for_callers.making import make_jobs
+from headway.server.for_callers.sight import hide_conflict
 from headway.server.service import Service
 
 _encode = msgspec.json.Encoder().encode
@@ -80,7 +81,10 @@ async def settle(
         then = await _follow_ups(service, caller, name, one)
         close = tuple(_closing(caller, each) for each in one.close)
         outcomes.append(_outcome(one, then, close, gates))
-    verdicts = await service.store.settle(SettleRequest(worker=name, outcomes=tuple(outcomes)))
+    try:
+        verdicts = await service.store.settle(SettleRequest(worker=name, outcomes=tuple(outcomes)))
+    except (IdConflict, KeyConflict) as error:
+        raise await hide_conflict(service, caller, error) from None
     service.lobby.meet({job.lane for outcome in outcomes for job in outcome.then})
     return verdicts
 
@@ -97,12 +101,7 @@ async def _follow_ups(
 
 
 def _closing(caller: Caller, said: CloseBody) -> Closing:
-    implicit, _, of = said.gate.partition(":")
-    if implicit == "lane":
-        caller.check_lane(of)
-    elif caller.lanes is not None and (said.gate == "all" or implicit in {"tenant", "kind"}):
-        message = f"the token {caller.name!r} may not close {said.gate[:80]!r}"
-        raise Forbidden(message, hint="it is for some lanes, and this gate is before all of them")
+    caller.check_closing(said.gate)
     after_ms, until_at = _delay(said.after, said.until)
     return Closing(gate=said.gate, for_ms=after_ms, until_at=until_at, reason=said.reason)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from headway.contract.views import GateState, JobQuery, JobsQuery, JobView, WhyQuery, WhyView
 from headway.core.check import is_job_id
-from headway.core.errors import UnknownJob
+from headway.core.errors import CallerError, IdConflict, InvalidValue, UnknownJob
 from headway.server.access.caller import Caller
 from headway.server.service import Service
 
 _OTHER = "another's job"
+_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
 async def job_seen(service: Service, caller: Caller, id: str) -> JobView:  # noqa: A002  (the field's name)
@@ -36,6 +38,27 @@ async def seen_of(service: Service, caller: Caller, ids: Sequence[str]) -> Colle
         return frozenset()
     page = await service.store.read(JobsQuery(ids=tuple(usable), limit=1_000))
     return frozenset(job.id for job in page.rows if caller.sees(job))
+
+
+async def hide_conflict(service: Service, caller: Caller, error: CallerError) -> CallerError:
+    """What to tell a caller of a conflict with a job.
+
+    Args:
+        service: whose store.
+        caller: a job that it does not see does not exist for it.
+        error: names the job by its id.
+
+    Returns:
+        The error as it is, if the caller sees the job; else one that does not tell of the job.
+    """
+    ids = _ID.findall(error.message)
+    seen = await seen_of(service, caller, ids)
+    for hidden in set(ids).difference(seen):
+        if isinstance(error, IdConflict):
+            message = f"the id {hidden} cannot be used"
+            return InvalidValue(message, hint="make a new UUID for each job, or leave the id out")
+        error = type(error)(error.message.replace(hidden, _OTHER), hint=error.hint)
+    return error
 
 
 async def why_seen(service: Service, caller: Caller, id: str) -> tuple[JobView, WhyView]:  # noqa: A002

@@ -2,6 +2,8 @@
 
 A proxy may look at the first of two headers and the server at the last; and a body that is coded
 in some way is not what its Content-Type says.
+
+Source: RFC 9112, section 3.2, for Host.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ CODINGS = {b"content-encoding": b"identity", b"transfer-encoding": b"chunked"}
 
 
 class OneMeaning:
-    """Refuses requests that say something twice, and bodies that are compressed."""
+    """Refuses requests that say something twice or name no host, and bodies that are compressed."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -67,4 +69,12 @@ def _refused(scope: Scope) -> Response | None:
                 hint="send the body without compression",
                 request=Request(scope),
             )
+    if scope["http_version"] == "1.1" and b"host" not in seen:
+        return problem(
+            HTTPStatus.BAD_REQUEST,
+            code="invalid_value",
+            detail="the header Host is missing",
+            hint="HTTP/1.1 needs it: the name under which the server is called",
+            request=Request(scope),
+        )
     return None

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 from urllib.parse import parse_qsl
 
-import msgspec
-
 from headway.core.errors import InvalidValue, Unauthenticated
+from headway.server.strict_json import read_json
 
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 1_000
@@ -65,13 +64,10 @@ class HookRequest:
         """The body as JSON.
 
         Raises:
-            InvalidValue: it is none, or nested too deeply.
+            InvalidValue: it is not strict JSON.
+            PayloadTooLarge: it has too many values.
         """
-        try:
-            return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            message = "the webhook is no JSON"
-            raise InvalidValue(message) from None
+        return read_json(self.body)
 
     @property
     def query(self) -> str:

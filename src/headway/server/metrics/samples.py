@@ -38,6 +38,7 @@ class Samples:
     def put(self, value: float, *labels: str) -> None:
         """Gathers a value."""
         value = float(value)
+        labels = tuple(map(_printable, labels))
         before = self._values.get(labels)
         self._values[labels] = value if before is None else self._merge(before, value)
 
@@ -140,6 +141,16 @@ def gate_label(gate: GateState) -> str:
     if gate.template is not None:
         return gate.template
     return f"{_TENANT}{{tenant}}" if gate.name.startswith(_TENANT) else gate.name
+
+
+def _printable(text: str) -> str:
+    """A text without control characters: what reads the metrics may be a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one == "\n" else one.encode("unicode_escape").decode()
+        for one in text
+    )
 
 
 class Labels:

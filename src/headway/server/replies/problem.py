@@ -6,7 +6,7 @@ Source: RFC 9457.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import cast
 
@@ -39,6 +39,7 @@ from headway.core.errors import (
     UnknownJob,
     UnknownRecord,
 )
+from headway.server.replies.faults import faults, sentence
 
 MEDIA_TYPE = "application/problem+json"
 _PATHS = "GET /openapi.json lists what there is; --system adds the paths of a ready-made system"
@@ -70,13 +71,6 @@ STATUSES: Mapping[type[HeadwayError], int] = {
     HeadwayError: 500,
 }
 """The status of each error: that of its class, else of its nearest base."""
-
-_PLAIN: Mapping[str, str] = {
-    "extra_forbidden": "there is no such field",
-    "model_type": "it should be an object",
-    "model_attributes_type": "it should be an object",
-}
-"""What the models say of types of their own, in words for those who do not know them."""
 
 _log = logging.getLogger("headway.server")
 
@@ -162,7 +156,7 @@ def answer_error(request: Request, error: Exception) -> Response | None:
         case HeadwayError():
             return problem_of(error, request)
         case RequestValidationError():
-            return _refused(request, error.errors())
+            return _refused(request, error)
         case HTTPException():
             return _plain(request, error)
         case _:
@@ -182,45 +176,30 @@ def tell_problems(app: FastAPI) -> None:
         app.add_exception_handler(kind, tell)
 
 
-def _refused(request: Request, errors: Sequence[Mapping[str, object]]) -> Response:
-    """What the models refuse: each place and what is wrong there, never the value."""
-    told = [{"where": _where(one), "what": _what(one)} for one in errors[:100]]
-    first = "; ".join(f"{one['where']}: {one['what']}" for one in told[:3])
-    no_json = bool(errors) and errors[0].get("type") == "json_invalid"
+def _refused(request: Request, error: RequestValidationError) -> Response:
+    """What the models refuse: each place, and what is wrong there."""
+    found = faults(error.errors(), cast("object", error.body))
     media = request.headers.get("content-type", "")
     # A body of another type is bytes to the models, and what they say of those helps nobody.
-    unread = bool(told) and told[0]["where"] == "body" and "json" not in media
+    unread = bool(found) and found[0].where == "body" and "json" not in media
     return problem(
-        400 if no_json else 422,
+        422,
         code="invalid_value",
-        detail=first or "the request is not understood",
+        detail=sentence(found) or "the request is not valid",
         hint="send Content-Type: application/json (curl: --json instead of -d)" if unread else "",
         request=request,
-        errors=told,
+        errors=[{"where": one.where, "what": one.what} for one in found],
     )
 
 
-def _where(error: Mapping[str, object]) -> str:
-    place = error.get("loc")
-    if error.get("type") == "json_invalid":
-        return "body"  # what follows in its place is a position, which looks like an index
-    parts = map(str, cast("Sequence[object]", place)) if isinstance(place, tuple | list) else ()
-    return ".".join(parts) or "the request"
-
-
-def _what(error: Mapping[str, object]) -> str:
-    context = error.get("ctx")
-    if error.get("type") == "json_invalid" and isinstance(context, Mapping):
-        return f"it is no JSON: {cast('Mapping[str, object]', context).get('error')}"
-    if plain := _PLAIN.get(str(error.get("type"))):
-        return plain
-    said = str(error.get("msg", "it is not understood")).removeprefix("Value error, ")
-    return said[:1].lower() + said[1:400]
-
-
 def _plain(request: Request, error: HTTPException) -> Response:
-    if isinstance(error.__cause__, HeadwayError):
-        return problem_of(error.__cause__, request)  # met while the body was read
+    match error.__cause__:  # met while the body was read
+        case HeadwayError() as cause:
+            return problem_of(cause, request)
+        case RequestValidationError() as cause:
+            return _refused(request, cause)
+        case _:
+            pass
     status = HTTPStatus(error.status_code)
     words = {
         404: ("unknown_path", f"there is nothing at {request.url.path[:200]}"),

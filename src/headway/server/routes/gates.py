@@ -24,7 +24,7 @@ from headway.server.bodies.gate import (
     gate_spec,
 )
 from headway.server.bodies.words import Name
-from headway.server.for_callers.defining import DEFINED, check_gate, define, defined, listed
+from headway.server.for_callers.defining import DEFINED, define, defined, listed
 from headway.server.for_callers.sight import job_seen
 from headway.server.replies.answer import answer
 from headway.server.replies.definitions import CLOSED, CLOSURES, GATE, GATES, RELEASED
@@ -111,7 +111,7 @@ async def declare(
     The name may be a template over arguments, such as `customer:{phone}`. A gate keeps its kind
     for ever, as jobs wait at it.
     """
-    check_gate(caller, name)
+    caller.check_gate(name)
     item = DeclareGate(spec=gate_spec(name, body))
     return defined(await define(service, caller, item, if_match=if_match))
 
@@ -131,7 +131,7 @@ async def set_numbers(
     Any gate can be set: a declared one, one instance of a template, a pool's member as
     pool/member, or all, lane:NAME, tenant:NAME, kind:NAME.
     """
-    check_gate(caller, name)
+    caller.check_gate(name)
     revision = await define(
         service, caller, body.change(name), reason=body.reason, if_match=if_match
     )
@@ -145,7 +145,7 @@ async def reset(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
     """Forgets an operator's numbers; what is declared holds again. The gate itself stays."""
-    check_gate(caller, name)
+    caller.check_gate(name)
     return defined(await define(service, caller, ResetGate(name=name), if_match=if_match))
 
 
@@ -171,7 +171,7 @@ async def close(
     It reaches what already waits, and stops no job that runs. Closing `all` is the kill switch. A
     repeat replaces what was said before.
     """
-    check_gate(caller, body.gate)
+    caller.check_gate(body.gate)
     until_at = body.resolved(await service.now() if body.counts else 0)
     item = CloseGate(name=body.gate, until_at=until_at, reason=body.reason)
     with named_by_body():
@@ -189,7 +189,7 @@ async def open_(
     gate: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
     """Ends a closing, whoever made it; a gate that is not closed stays as it is."""
-    check_gate(caller, gate)
+    caller.check_gate(gate)
     return defined(await define(service, caller, OpenGate(name=gate), if_match=if_match))
 
 

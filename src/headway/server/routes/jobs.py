@@ -99,7 +99,7 @@ async def send(
     bodies = [body] if isinstance(body, JobBody) else body
     with named_by_body():
         jobs = await make_jobs(service, caller, bodies, repeat_key=repeat_key)
-        made = await send_jobs(service, jobs)
+        made = await send_jobs(service, jobs, caller=caller)
     if isinstance(body, JobBody):
         return plain(_made(made[0]), 201 if made[0].created else 200)
     return plain({"jobs": [_made(one) for one in made]})

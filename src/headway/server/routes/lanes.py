@@ -19,7 +19,7 @@ from headway.server.bodies.body import Asked
 from headway.server.bodies.gate import UntilBody
 from headway.server.bodies.lane import LaneBody
 from headway.server.bodies.words import Name
-from headway.server.for_callers.defining import DEFINED, check_gate, define, defined, listed
+from headway.server.for_callers.defining import DEFINED, define, defined, listed
 from headway.server.replies.answer import answer
 from headway.server.replies.definitions import CLOSED, LANE, LANES
 from headway.server.routes.router import TheService, router
@@ -108,7 +108,7 @@ async def set_(
 
     With `declare` it says so as code does: what an operator has set still wins.
     """
-    check_gate(caller, f"lane:{name}")
+    caller.check_gate(f"lane:{name}")
     spec = body.spec(name)
     item = DeclareLane(spec=spec) if asked.declare else SetLane(spec=spec)
     return defined(await define(service, caller, item, if_match=if_match))
@@ -121,7 +121,7 @@ async def reset(
     name: Name, service: TheService, caller: Definer, if_match: IfMatch = None
 ) -> Response:
     """Forgets an operator's values; what code declares holds again. Its jobs stay."""
-    check_gate(caller, f"lane:{name}")
+    caller.check_gate(f"lane:{name}")
     return defined(await define(service, caller, ResetLane(name=name), if_match=if_match))
 
 
@@ -133,7 +133,7 @@ async def pause(
 ) -> Response:
     """Nothing more starts from the lane, for good or until a moment; what runs goes on."""
     gate = f"lane:{name}"
-    check_gate(caller, gate)
+    caller.check_gate(gate)
     until_at = body.resolved(await service.now() if body.counts else 0)
     item = CloseGate(name=gate, until_at=until_at, reason=body.reason)
     revision = await define(service, caller, item, reason=body.reason)
@@ -146,7 +146,7 @@ async def pause(
 async def resume(name: Name, service: TheService, caller: Definer) -> Response:
     """Ends a pause, whoever made it; a lane that is not paused stays as it is."""
     gate = f"lane:{name}"
-    check_gate(caller, gate)
+    caller.check_gate(gate)
     return defined(await define(service, caller, OpenGate(name=gate)))
 
 

@@ -34,7 +34,7 @@ _REPLY = reply(
 @ROUTES.post("/v1/leases", operation_id="beat", summary="Keep leases", response_model=_REPLY)
 async def beat(
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.WORK)],
+    caller: Annotated[Caller, needs(Permission.WORK, apart=True)],
     body: LeaseBody,
 ) -> Response:
     """Keeps the leases of all that a worker holds; three times in each lease is usual.

@@ -23,6 +23,7 @@ _ME = reply(
     may=(list[Permission], "What the token may do."),
     tenants=(list[str] | None, "Only these; null for any."),
     lanes=(list[str] | None, "Only these, or those that fit a pattern; null for any."),
+    closes=(list[str], "Gates that its runs may close, or patterns of these."),
     open=(bool, "Anybody may call this server."),
 )
 
@@ -37,6 +38,7 @@ async def me(caller: Annotated[Caller, needs(Permission.READ)]) -> Response:
             "may": sorted(caller.may),
             "tenants": caller.tenants,
             "lanes": caller.lanes,
+            "closes": caller.closes,
             "open": caller is ANYBODY,
         }
     )

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.convertors import PathConvertor, register_url_convertor
 
 from headway.server.service import Service
-from headway.server.strict_json import Strict
+from headway.server.strict_json import AnyType, Strict
 
 PROBLEM: dict[str, Any] = {
     "description": "What is wrong, as RFC 9457 tells it.",
@@ -29,15 +29,19 @@ class AnyText(PathConvertor):
 register_url_convertor("path", AnyText())
 
 
-def router(tag: str, *, prefix: str = "") -> APIRouter:
+def router(tag: str, *, prefix: str = "", any_type: bool = False) -> APIRouter:
     """An empty router.
 
     Args:
         tag: groups its routes in the documentation.
         prefix: of all its paths.
+        any_type: whether bodies are read as JSON whatever their Content-Type.
     """
     return APIRouter(
-        prefix=prefix, tags=[tag], route_class=Strict, responses={"4XX": PROBLEM, "5XX": PROBLEM}
+        prefix=prefix,
+        tags=[tag],
+        route_class=AnyType if any_type else Strict,
+        responses={"4XX": PROBLEM, "5XX": PROBLEM},
     )
 
 

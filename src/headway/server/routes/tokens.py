@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from typing import Annotated
 
@@ -83,11 +84,12 @@ async def make(
         secrets=(made.secret,),
         tenants=None if body.tenants is None else tuple(body.tenants),
         lanes=None if body.lanes is None else tuple(body.lanes),
+        closes=tuple(dict.fromkeys(body.closes or ())),
         expires_at=None if body.expires is None else body.expires.resolved(before.now),
     )
     if not _within(caller, spec):
         message = "the token would reach further than the one that makes it"
-        raise Forbidden(message, hint="its roles, tenants and lanes must be among your own")
+        raise Forbidden(message, hint="its roles, tenants, lanes and gates must be among your own")
     if repeat_key is not None:
         _check_same(await service.store.read(TokensQuery(ids=(made.id,))), spec)
     await _set(service, caller, spec, before)
@@ -143,12 +145,7 @@ def _check_same(found: tuple[TokenView, ...], spec: TokenSpec) -> None:
     """
     for view in found:
         old = view.spec
-        if (old.name, old.roles, old.tenants, old.lanes) != (
-            spec.name,
-            spec.roles,
-            spec.tenants,
-            spec.lanes,
-        ):
+        if replace(old, secrets=spec.secrets, expires_at=spec.expires_at) != spec:
             message = "under this Idempotency-Key another token was made"
             raise IdConflict(message, hint="use a new key for another token")
 
@@ -159,7 +156,14 @@ def _within(caller: Caller, spec: TokenSpec) -> bool:
         permissions(map(Role, spec.roles)) <= caller.may
         and _among(spec.tenants, caller.tenants)
         and _among(spec.lanes, caller.lanes)
+        and _may_close(spec.closes, caller)
     )
+
+
+def _may_close(gates: tuple[str, ...], caller: Caller) -> bool:
+    if caller.tenants is None and caller.lanes is None and Permission.DEFINE in caller.may:
+        return True
+    return set(gates) <= set(caller.closes)
 
 
 def _among(names: tuple[str, ...] | None, ours: tuple[str, ...] | None) -> bool:

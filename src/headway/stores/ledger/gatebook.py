@@ -158,7 +158,7 @@ class GateBook:
         now = self.ledger.now
         opens = row.opens if row else ()
         if not is_open(opens, now):
-            view.free = 0
+            view.free, view.shut = 0, True
             view.opens_at = next_opening(opens, now)
 
     def _look_pool(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
@@ -191,7 +191,7 @@ class GateBook:
     def _close(self, view: GateView, row: GateRow | None) -> None:
         if row is None or not self._shut(row) or row.closed_until is None:
             return
-        view.free = 0
+        view.free, view.shut = 0, True
         if row.closed_until >= FOREVER:
             view.opens_at = None
         else:

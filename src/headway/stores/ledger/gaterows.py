@@ -9,6 +9,10 @@ from headway.core.gates.spec import GateSpec, Hold
 
 FOREVER = 253_402_300_800_000
 """The end of the year 9999: what is closed until then is closed for good."""
+MOST_LANES = 64
+"""Lanes that a shut gate remembers by name."""
+ANY_LANE = ""
+"""In place of the names of more lanes; no lane has an empty name."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,7 +30,8 @@ class GateRow:
         closed_reason: why.
         last: of a pool, the member chosen last.
         timer_at: when a keyed gate must be looked at because it opens by itself.
-        lanes: of a shared gate, lanes whose claims found it shut: to be woken when it has room.
+        lanes: of a shared gate, lanes whose claims found it shut since it had room last: they are
+            woken, and forgotten, when it has room again. At most MOST_LANES, else ANY_LANE alone.
         zone: of an Hours.
         opens: of an Hours, absolute open intervals, sorted.
         horizon_at: of an Hours: known up to here.
@@ -58,6 +63,12 @@ class GateRow:
             and not self.last
             and not self.lanes
         )
+
+    def turn_away(self, lane: str) -> tuple[str, ...]:
+        """Return the lanes to wake when the gate has room, with one more."""
+        if lane in self.lanes or ANY_LANE in self.lanes:
+            return self.lanes
+        return (*self.lanes, lane) if len(self.lanes) < MOST_LANES else (ANY_LANE,)
 
     def clone(self) -> GateRow:
         """A row of the same values, to be changed apart."""

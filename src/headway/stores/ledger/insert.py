@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from headway.contract.enqueue import Enqueued
 from headway.core.cascade import Cascade
@@ -20,6 +21,8 @@ from headway.stores.ledger.retention import kept_for
 from headway.stores.ledger.rows import JobRow, KeyRow
 
 Shape = tuple[str, str, str, tuple[GateUse, ...], int]
+NOW: Mapping[str, int] = MappingProxyType({})
+"""No job of a batch was created before it."""
 MOST_LOOKED_AT = 64
 """Ids of a series that are looked at together, at most."""
 
@@ -27,8 +30,17 @@ MOST_LOOKED_AT = 64
 class Insertion:
     """One batch of new jobs."""
 
-    def __init__(self, ledger: Ledger, book: GateBook, *, limited: bool, derived: bool) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        book: GateBook,
+        *,
+        limited: bool,
+        derived: bool,
+        created: Mapping[str, int],
+    ) -> None:
         self.ledger = ledger
+        self.created = created
         self.limited = limited
         self.derived = derived
         self.book = book
@@ -114,6 +126,7 @@ class Insertion:
         row.id, row.subject, row.stage, row.args = job.id, job.subject, job.stage, job.args
         row.priority, row.expires_at, row.key = job.priority, job.expires_at, job.key
         row.entry, row.fired_at = job.entry, job.fired_at
+        row.created_at = self.created.get(job.id, now)
         if job.due_at is not None:
             row.due_at = job.due_at
         # A fire's overlap is decided when it is promoted, though it be due already.
@@ -220,6 +233,7 @@ def insert_new(
     *,
     limited: bool = True,
     derived: bool = False,
+    created: Mapping[str, int] = NOW,
 ) -> list[Enqueued]:
     """Inserts jobs that do not exist yet, within a step.
 
@@ -230,6 +244,7 @@ def insert_new(
         limited: whether a lane's `max_backlog` holds; what must follow is never refused.
         derived: whether the ids are derived; one that another job has gives way to the next of its
             series, and is no conflict.
+        created: when a job was created, by id; now for one that is not in it.
 
     Returns:
         As `Store.enqueue`.
@@ -240,7 +255,7 @@ def insert_new(
         UnknownGate: a gate is not declared; the step must be rolled back.
         BacklogFull: a lane is full; the step must be rolled back.
     """
-    return Insertion(ledger, book, limited=limited, derived=derived).add(jobs)
+    return Insertion(ledger, book, limited=limited, derived=derived, created=created).add(jobs)
 
 
 def _body_of(row: JobRow) -> bytes:

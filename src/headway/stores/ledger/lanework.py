@@ -12,6 +12,7 @@ from headway.core.gates.view import GateView
 from headway.core.state import State
 from headway.stores.ledger.feeding import arm, feed_flow
 from headway.stores.ledger.gatebook import use_at
+from headway.stores.ledger.gaterows import GateRow
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.takings import Takings
@@ -58,7 +59,7 @@ class LaneClaim:
         started: list[tuple[Start, FlowView]] = []
         parked = 0
         while len(started) < n:
-            views = self._views(n - len(started))
+            views = self._views(n - len(started), free)
             if not views:
                 break
             decision = decide(
@@ -77,7 +78,7 @@ class LaneClaim:
                 self.again = self.fruitful = True
                 break
         self.fruitful = self.fruitful or bool(started)
-        self._save_fairness(started)
+        self._save_fairness()
         return started
 
     @property
@@ -106,7 +107,7 @@ class LaneClaim:
                 weights=dict(self.row.current.weights),
             )
 
-    def _views(self, n: int) -> list[FlowView]:
+    def _views(self, n: int, free: int) -> list[FlowView]:
         flows = [flow for flow in self.flows or () if flow not in self.stopped]
         if not flows:
             return []
@@ -121,6 +122,8 @@ class LaneClaim:
             shared, gated = self._shared(flow)
             if not all(view.fits(amount) for view, amount in shared):
                 self._shut(flow)
+                if self.fairness:
+                    self._hold(self.fairness, flow)
                 continue
             room = min((_room(view, amount) for view, amount in shared), default=most)
             # No more can start than the shared gates let through, and one says that there are more.
@@ -128,8 +131,14 @@ class LaneClaim:
             heads = self.ledger.jobs.heads(flow, limit)
             if not heads:
                 self.stopped.add(flow)
+                if self.fairness:
+                    self.fairness.stop(flow)
                 continue
             tenant = self.ledger.jobs.flow(flow).tenant
+            if self.fairness and gated and free <= 0:
+                self.fairness.held.add(tenant)
+            elif self.fairness and self.rounds == 1:
+                self.fairness.ready[flow] = tenant
             more = len(heads) == limit
             views.append(
                 FlowView(
@@ -138,6 +147,12 @@ class LaneClaim:
             )
         self._prefetch_keyed(views)
         return views
+
+    def _hold(self, fairness: Fairness, flow: int) -> None:
+        """Notes that a flow waits for room; one that is closed, or outside its hours, does not."""
+        fairness.stop(flow)
+        if not any(view.shut for view, _ in self.shared[flow][0]):
+            fairness.held.add(self.ledger.jobs.flow(flow).tenant)
 
     def _prefetch_shared(self, flows: list[int]) -> None:
         names = {"all", f"lane:{self.lane}"}
@@ -209,10 +224,10 @@ class LaneClaim:
     def _note_shut(self, view: GateView, template: str, amount: int) -> None:
         """Remembers when a shut gate opens, and that those who serve the lane want to know."""
         self.opening[view.name, amount] = self.book.opens_at(view, template, amount)
-        row = self.book.find(view.name)
-        if self.lane not in (row.lanes if row else ()):
-            changed = self.book.change(view.name, template)
-            changed.lanes = (*changed.lanes, self.lane)
+        row = self.book.find(view.name) or GateRow(name=view.name, template=template)
+        lanes = row.turn_away(self.lane)
+        if lanes is not row.lanes:
+            self.book.change(view.name, template).lanes = lanes
 
     def _write(self, decision: Decision, views: dict[int, FlowView]) -> None:
         takings = Takings(self.step, self.request, self.lane)
@@ -235,19 +250,17 @@ class LaneClaim:
         for gate, flow in dict.fromkeys(left):
             feed_flow(self.book, gate, flow)
 
-    def _save_fairness(self, started: list[tuple[Start, FlowView]]) -> None:
+    def _save_fairness(self) -> None:
         fairness = self.fairness
-        if fairness is None or not started or self.row is None:
+        if fairness is None or not fairness.changed or self.row is None:
             return
-        tenants = {view.tenant for _, view in started}
-        starts = {tenant: fairness.starts[tenant] for tenant in tenants}
-        self.ledger.lanes.save_tenant_starts(self.lane, starts)
-        jobs = self.ledger.jobs
-        waiting = {jobs.flow(flow).tenant for flow in self.flows or () if flow not in self.stopped}
-        level = min((fairness.of(tenant) for tenant in waiting | tenants), default=fairness.level)
-        if level > self.row.level:
-            self.row.level = fairness.level = level
+        fairness.raise_level()
+        if fairness.level > self.row.level:
+            self.row.level = fairness.level
             self.ledger.lanes.save(self.row)
+        starts = {tenant: fairness.starts[tenant] for tenant in sorted(fairness.changed)}
+        self.ledger.lanes.save_tenant_starts(self.lane, starts)
+        fairness.changed.clear()
 
 
 def _room(view: GateView, amount: int) -> int:

@@ -15,7 +15,7 @@ from headway.stores.ledger.feeding import feed_flow, feed_gate
 from headway.stores.ledger.followups import follow_up
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.gatenames import place_of
-from headway.stores.ledger.gaterows import FOREVER, PermitRow
+from headway.stores.ledger.gaterows import ANY_LANE, FOREVER, PermitRow
 from headway.stores.ledger.insert import insert_new
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.retention import kept_for
@@ -105,7 +105,9 @@ class Step:
         if held:
             row.outcome = outcome
             row.worker, row.last_worker = None, row.worker or row.last_worker
-        row.reason, row.error = reason, error or row.error
+        row.reason = reason
+        if held and outcome != "succeeded":
+            row.error = _own_error(row, error)
         if result is not None:
             row.result = result
         row.finished_at = now
@@ -149,6 +151,7 @@ class Step:
             return self.end(row, State.DEAD, outcome, reason="exhausted", error=error)
         now = self.ledger.now
         self.releases.append((row.id, None, None))
+        error = _own_error(row, error)
         self.keep_run(row, outcome, error)
         if due_at is not None:
             row.due_at, row.blocked_ms = due_at, 0
@@ -297,6 +300,26 @@ class Step:
         return not spec.shared
 
     def _wake_waiting(self, gate: str) -> None:
+        """Wake the lanes that a shared gate turned away.
+
+        They are forgotten: the next claim that finds the gate shut remembers its lane again.
+        """
         row = self.book.find(gate)
-        for lane in row.lanes if row is not None else ():
-            self.wake(lane)
+        if row is not None and row.lanes:
+            for lane in row.lanes:
+                self.wake(None if lane == ANY_LANE else lane)
+            self.book.change(gate, row.template, row.pool).lanes = ()
+
+
+def run_error(row: JobRow) -> str:
+    """Return the error of a job's last run, which has ended."""
+    return row.error if row.outcome not in {"", "succeeded"} else ""
+
+
+def _own_error(row: JobRow, error: str) -> str:
+    """Return the error of the run that ends: never that of an earlier run of the job.
+
+    A row keeps the error of its last failed run until a hand-over clears it. From then on it has
+    what the handler of this run raised.
+    """
+    return error or (row.error if row.handed_at is not None else "")

@@ -42,6 +42,8 @@ def check_token(spec: TokenSpec) -> str:
     _check_shape(spec)
     _check_scope("tenant", spec.tenants)
     _check_scope("lane", spec.lanes)
+    for gate in spec.closes:
+        check_name("gate", gate)
     if Role.WORKER in spec.roles and spec.tenants is not None:
         message = f"the token {spec.name!r} is a worker's, and is scoped to tenants"
         hint = "a lane may hold jobs of several tenants: scope a worker's token to lanes"
@@ -91,6 +93,8 @@ def _words(spec: TokenSpec) -> str:
         said.append(f"tenants {', '.join(map(repr, spec.tenants))}")
     if spec.lanes is not None:
         said.append(f"lanes {', '.join(map(repr, spec.lanes))}")
+    if spec.closes:
+        said.append(f"closes {', '.join(map(repr, spec.closes))}")
     if spec.expires_at is not None:
         said.append(f"until {spec.expires_at}")
     said.append(f"{len(spec.secrets)} secret{'s' if len(spec.secrets) > 1 else ''}")

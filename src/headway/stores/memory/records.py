@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count, islice
@@ -177,11 +178,22 @@ class MemoryTrail:
 
     def add(self, rows: Sequence[TrailRow]) -> None:
         for row in rows:
-            kept = row._replace(seq=len(self._rows) + 1)
+            kept = row._replace(seq=self._rows[-1].seq + 1 if self._rows else 1)
             lines = self._of.setdefault(row.target, [])
             for table in (self._rows, lines):
                 table.append(kept)
                 self._journal.note(table.pop)
+
+    def remove(self, rows: Sequence[TrailRow]) -> None:
+        gone = list(rows)
+        del self._rows[: len(gone)]
+        self._journal.note(lambda: self._rows.__setitem__(slice(0, 0), gone))
+        for target in dict.fromkeys(row.target for row in gone):
+            left = [row for row in self._of[target] if row.seq > gone[-1].seq]
+            if left:
+                self._journal.put(self._of, target, left)
+            else:
+                self._journal.drop(self._of, target)
 
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
         rows = self._rows if target is None else self._of.get(target, [])
@@ -189,7 +201,8 @@ class MemoryTrail:
         return list(islice(newest, limit))
 
     def since(self, after: int, limit: int) -> list[TrailRow]:
-        return self._rows[after : after + limit]
+        start = bisect_right(self._rows, after, key=lambda row: row.seq)
+        return self._rows[start : start + limit]
 
     def answer(self, request: str) -> bytes | None:
         return self._answers.get(request)
@@ -225,6 +238,10 @@ class MemoryFacts:
 
     def clock_ahead_ms(self) -> int:
         return self._time.ahead_ms()
+
+    def suspicion(self) -> None:
+        # It ends with its process.
+        return None
 
     def leader(self, role: str) -> tuple[str, int, int] | None:
         return self._leaders.get(role)

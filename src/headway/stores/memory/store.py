@@ -16,7 +16,7 @@ from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import Query
-from headway.core.job import NewJob
+from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger import verbs
 from headway.stores.ledger.rounds import with_seen
 from headway.stores.memory.ledger import MemoryLedger
@@ -99,9 +99,9 @@ class MemoryStore:
         """See `Store.fire`."""
         return self._step(lambda ledger: verbs.fire(ledger, request))
 
-    async def sweep(self, n: int) -> SweepReply:
+    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """See `Store.sweep`."""
-        return self._step(lambda ledger: verbs.sweep(ledger, n))
+        return self._step(lambda ledger: verbs.sweep(ledger, n, keep_trail_ms))
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         """See `Store.lead`."""

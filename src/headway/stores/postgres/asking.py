@@ -142,10 +142,11 @@ class Asking(Known):
         return self.fetch(tell.text, bound)
 
     def _writes(self, tell: Tell) -> None:
-        if self.mode in {Mode.PEEK, Mode.READ} or (self.mode is Mode.SHARED and not tell.shared):
+        limited = self.mode in {Mode.SHARED, Mode.BEAT} and tell.beside is not self.mode
+        if limited or self.mode in {Mode.PEEK, Mode.READ}:
             raise NeedsMore
         self._wrote = True
-        self.alone = self.alone or not tell.shared
+        self.alone = self.alone or tell.beside is not Mode.SHARED
         changes = tell.changes
         if changes and self._answers:
             for key in [key for key in self._answers if key[0].of & changes]:

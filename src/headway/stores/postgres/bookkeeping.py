@@ -14,14 +14,18 @@ FACTS = (
     f" {CLOCK}, (SELECT array_agg(key) FROM fact), (SELECT array_agg(n) FROM fact)"
 )
 PUT = (
-    "INSERT INTO @number AS number SELECT * FROM unnest($1::bigint[], $2::bigint[])"
-    " ON CONFLICT (key) DO UPDATE SET n = excluded.n"
+    # An enqueue may have raised the high-water mark since this step read it.
+    "INSERT INTO @number AS number SELECT * FROM unnest($1::bigint[], $2::bigint[])"  # noqa: S608  (a constant)
+    f" ON CONFLICT (key) DO UPDATE SET n = CASE WHEN number.key = {HIGH_WATER}"
+    " THEN greatest(number.n, excluded.n) ELSE excluded.n END"
 )
 RAISE_HIGH_WATER = (
     f"INSERT INTO @number AS number VALUES ({HIGH_WATER}, $1)"  # noqa: S608  (a constant)
     " ON CONFLICT (key) DO UPDATE SET n = excluded.n WHERE number.n < excluded.n"
 )
 COUNT = "INSERT INTO @delta VALUES ($1::bigint[], $2::bigint[])"
+SERVER = "SELECT pg_postmaster_start_time()::text, current_database()::text"
+"""Which server this is: one that was restarted, or another one, began at another moment."""
 _HASTE = "set_config('lock_timeout', '20', true)"
 HASTE = f"SELECT {_HASTE}"
 """A transaction that has sent the same key or id may stay open for long. Whoever sends it again

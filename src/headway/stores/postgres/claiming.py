@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.contract.claims import ClaimReply, ClaimRequest
+from headway.contract.mending import Suspicion
 from headway.stores.ledger.verbs import claim
 from headway.stores.postgres.done import Done
 from headway.stores.postgres.ledger import PostgresLedger
@@ -24,16 +25,16 @@ class Claims:
         self._steps = steps
         self._idle: set[object] = set()
 
-    def claim(self, request: ClaimRequest) -> tuple[ClaimReply | None, Done]:
+    def claim(self, request: ClaimRequest) -> tuple[ClaimReply | Suspicion, Done]:
         """See `Store.claim`.
 
         Returns:
-            The reply, or None where nothing may be claimed; and what the step has done.
+            The reply, or why nothing may be claimed; and what the step has done.
         """
 
-        def verb(ledger: PostgresLedger) -> ClaimReply | None:
+        def verb(ledger: PostgresLedger) -> ClaimReply | Suspicion:
             # The step goes on, so that what was found out is kept.
-            return None if ledger.session.changed else claim(ledger, request)
+            return ledger.facts.suspicion() or claim(ledger, request)
 
         lanes = tuple(lane for lane, _ in request.lanes)
         kind = ("claim", request.worker, lanes, min(request.n, request.free), request.n)
@@ -43,7 +44,7 @@ class Claims:
             except NeedsMore:
                 self._idle.discard(kind)
         reply, done = self._steps.run(Mode.TURN, verb, kind=kind)
-        if reply is not None and not reply.jobs and not done.wrote:
+        if isinstance(reply, ClaimReply) and not reply.jobs and not done.wrote:
             if len(self._idle) >= MOST_IDLE:
                 self._idle.clear()
             self._idle.add(kind)

@@ -24,6 +24,7 @@ class Desk:
         most: calls that are served at once.
         serve: answers calls: sets the answer or the error of each. Never raises an Exception.
         leave: what is done last.
+        joins: whether a call may be served in one group with the first one of it.
     """
 
     def __init__(
@@ -32,10 +33,12 @@ class Desk:
         most: int,
         serve: Callable[[list[AnyCall]], None],
         leave: Callable[[], None],
+        joins: Callable[[AnyCall, AnyCall], bool] = lambda _first, _other: True,
     ) -> None:
         self._most = most
         self._serve = serve
         self._leave = leave
+        self._joins = joins
         self._calls: deque[AnyCall] = deque()
         self._asked = threading.Semaphore(0)
         self._turn = threading.Lock()
@@ -45,13 +48,17 @@ class Desk:
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def submit(self, call: AnyCall) -> None:
+    def submit(self, call: AnyCall, *, urgent: bool = False) -> None:
         """Puts a call at the end of the queue, to be served by the desk's thread.
+
+        Args:
+            call: what is asked for.
+            urgent: it goes before all calls that wait.
 
         Raises:
             StoreUnavailable: the desk is closed, or belongs to the process before a fork.
         """
-        self._accept(call)
+        self._accept(call, urgent=urgent)
         if not self._started:
             with self._starting:
                 if not self._started and not self._closing:
@@ -59,30 +66,39 @@ class Desk:
                     self._thread.start()
         self._asked.release()
 
-    def serve_here(self, call: AnyCall) -> None:
+    def serve_here(self, call: AnyCall, *, urgent: bool = False) -> None:
         """Serves a call, and whoever else has asked, on the caller's own thread. Blocks.
+
+        Args:
+            call: what is asked for.
+            urgent: it goes before all calls that wait.
 
         Raises:
             StoreUnavailable: the desk is closed, or belongs to the process before a fork.
         """
-        self._accept(call)
+        self._accept(call, urgent=urgent)
         while not call.told:
             with self._turn:
                 if not call.told:
                     self._serve_some()
 
-    def _accept(self, call: AnyCall) -> None:
+    def _accept(self, call: AnyCall, *, urgent: bool) -> None:
         if self._closing:
             message = "the store is closed"
             raise StoreUnavailable(message, hint="open it again; nothing was written")
         if self._process != os.getpid():
             message = "the store was opened before this process was forked"
             raise StoreUnavailable(message, hint="open a store in each process")
-        self._calls.append(call)
+        if urgent:
+            self._calls.appendleft(call)
+        else:
+            self._calls.append(call)
 
     def _serve_some(self) -> None:
         group: list[AnyCall] = []
         while self._calls and len(group) < self._most:
+            if group and not self._joins(group[0], self._calls[0]):
+                break
             group.append(self._calls.popleft())
         if not group:
             return

@@ -27,6 +27,7 @@ class Known:
         defined: this step has written definitions, so that nothing of them may be kept.
         alone: this step has written what only one with the turn may.
         finished: what a settlement that was sent ahead has ended; None for none.
+        workers: the numbers of workers' rows as they were read or written last; 0 for no row.
         totals: of rates, by (gate, after): what is forgotten by then, and what counts still.
     """
 
@@ -47,6 +48,7 @@ class Known:
         self.gone: set[int] = set()
         self.risen: dict[int, tuple[dict[int, tuple[int, int]], int]] = {}
         self.behind = False
+        self.workers: dict[str, int] = {}
         self.totals: dict[tuple[str, int], tuple[int, int]] = {}
         self.wakes: list[tuple[str | None, int | None]] = []
         self.defined = False

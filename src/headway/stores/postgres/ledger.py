@@ -53,7 +53,7 @@ class PostgresLedger:
         self.entries: EntryTable = PostgresEntries(session)
         self.tokens: TokenTable = PostgresTokens(session)
         self.trail: TrailTable = PostgresTrail(session)
-        self.facts: FactTable = PostgresFacts(session)
+        self.facts: FactTable = PostgresFacts(session, self.trail)
         self.shut_spells = shut_spells
 
     @property

@@ -12,6 +12,8 @@ class Mode(Enum):
     """Everything: no other step decides meanwhile."""
     SHARED = "BEGIN "
     """Beside others that share, and nobody who has the turn."""
+    BEAT = "BEGIN   "
+    """One worker's lease, beside whoever has the turn."""
     READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
     """One snapshot."""
     INSERT = "BEGIN  "

@@ -21,11 +21,12 @@ from headway.stores.postgres.bookkeeping import (
     HASTE,
     PUT,
     RAISE_HIGH_WATER,
+    SERVER,
 )
 from headway.stores.postgres.connection import setting
 from headway.stores.postgres.done import Done, Speech
 from headway.stores.postgres.link import SYNC, Link, Sent
-from headway.stores.postgres.mode import Mode, NeedsMore
+from headway.stores.postgres.mode import Mode, NeedsMore, Repeat
 from headway.stores.postgres.numbers import (
     BEHIND,
     DEFINITIONS,
@@ -98,6 +99,7 @@ class Session(Asking):
             NeedsMore: a step without a look, of a process that does not know enough.
             psycopg.Error: the connection broke, or the turn did not come in time.
             SchemaMismatch: this program cannot work on the schema any more.
+            Repeat: the connection leads to another server than new connections do; it is closed.
         """
         self.forget_step()
         self.mode, self._kind = mode, kind
@@ -119,10 +121,12 @@ class Session(Asking):
             batch.append((HASTE, ()))
         clock = None if time.clock is None else time.clock()
         facts = len(batch)
+        # Known before the request is sent, and so older than what the reply says.
+        before = self.shared.watch.known
         batch.append((FACTS, (clock, time.epoch, time.floor(time.epoch))))
         batch += [(ask.text, bound) for ask, bound in ahead]
         answers = self.link.run(batch)
-        self._take_facts(answers[facts][0])
+        self._take_facts(answers[facts][0], before)
         told = answers[facts + 1 :]
         for (ask, bound), rows in zip(ahead, told, strict=True):
             if ask.ahead:
@@ -144,7 +148,7 @@ class Session(Asking):
             EPOCH: time.epoch,
         }
 
-    def _take_facts(self, row: tuple[Any, ...]) -> None:
+    def _take_facts(self, row: tuple[Any, ...], before: Sight | None) -> None:
         self.now, clock, keys, ns = row
         self._facts = dict(zip(keys, ns, strict=True))
         get = self.number
@@ -164,14 +168,39 @@ class Session(Asking):
         if self.shared.identity != get(IDENTITY):
             self.shared.forget()
             self.shared.identity = get(IDENTITY)
-        sight = Sight(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
-        if self.mode is Mode.TURN:
-            self.shared.watch.look(sight)
-            if self.shared.watch.suspicious and not get(SUSPECT):
-                # Whoever looks later may see nothing odd: time has gone on by then.
-                self.put(SUSPECT, 1)
-        elif self.mode in {Mode.PEEK, Mode.SHARED} and not self.shared.watch.may_follow(sight):
+        if self.mode in {Mode.TURN, Mode.PEEK, Mode.SHARED, Mode.BEAT}:
+            self._look(before)
+
+    def _look(self, before: Sight | None) -> None:
+        watch, sight = self.shared.watch, self._sight()
+        if watch.may_follow(sight, before):
+            watch.accept(sight, before)
+        elif self.mode is not Mode.TURN:
             raise NeedsMore
+        elif watch.reason or self._is_server_of_new_connections():
+            watch.suspect(sight, before)
+        else:
+            self.drop()
+            self.shared.forget()
+            raise Repeat
+
+    def _sight(self) -> Sight:
+        get = self.number
+        return Sight(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
+
+    def _is_server_of_new_connections(self) -> bool:
+        """Whether this step is on the server to which a fresh connection leads.
+
+        After a failover an old connection may still lead to the server that was replaced. What it
+        says proves nothing about the store.
+        """
+        (here,) = self.link.run([(SERVER, ())])
+        fresh = self._connect()
+        try:
+            (there,) = fresh.run([(SERVER, ())])
+        finally:
+            fresh.close()
+        return here == there
 
     def _look_as_guest(self) -> None:
         """Somebody else's transaction may see an old state, or be undone: nothing is learned.
@@ -191,7 +220,7 @@ class Session(Asking):
     @property
     def changed(self) -> bool:
         """The store is not the one that was seen before, or an older state of it."""
-        return self.shared.watch.suspicious or self.number(SUSPECT) > 0
+        return bool(self.shared.watch.reason) or self.number(SUSPECT) > 0
 
     def clock_ahead_ms(self) -> int:
         """By how much the store's time is ahead of its clock."""
@@ -229,13 +258,13 @@ class Session(Asking):
             for flow, (floors, started) in self.risen.items():
                 self.shared.marks.rise(flow, floors, started)
             self.shared.high_water = self.number(HIGH_WATER)
-            self.shared.watch.wrote(self.shared.high_water)
+            self.shared.watch.accept(self._sight(), None)
         self._learn()
         return Done(self._wrote, woken, speech is not None)
 
     def _closing(self) -> list[Sent]:
         batch, self._queue = self._queue, []
-        adds = bool(batch) if self.mode is Mode.BLIND else self.mode is Mode.INSERT and self._wrote
+        adds = self._wrote and self.mode in {Mode.BLIND, Mode.INSERT, Mode.BEAT}
         if adds and self.now > self.shared.high_water + LAG_MS:
             # Seldom, because a step with the turn waits for whoever writes it.
             self.shared.high_water = self.now

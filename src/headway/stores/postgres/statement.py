@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from headway.stores.postgres.mode import Mode
+
 Row = tuple[Any, ...]
 """Values of a row, in the order of its columns."""
 Rows = list[Row]
@@ -30,12 +32,12 @@ class Tell(NamedTuple):
     Attributes:
         text: as of a question.
         changes: what no earlier answer holds for any more.
-        shared: whether it may be written beside others, without the turn.
+        beside: a mode in which it may be written without the turn.
     """
 
     text: str
     changes: frozenset[str]
-    shared: bool = False
+    beside: Mode | None = None
 
 
 Asked = tuple[Ask, tuple[Any, ...]]

@@ -11,6 +11,7 @@ from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
 from headway.core.errors import StoreUnavailable
 from headway.stores.ledger.rows import ShutSpell
 from headway.stores.postgres.done import Done, Speech, silent
+from headway.stores.postgres.epochs import mark_if_changed
 from headway.stores.postgres.failures import explain, is_broken, is_transient
 from headway.stores.postgres.habits import begin_as_usual
 from headway.stores.postgres.ledger import PostgresLedger
@@ -102,6 +103,8 @@ class Steps:
         committing = False
         try:
             answers = begin_as_usual(session, mode, kind, first)
+            if mode is Mode.TURN:
+                mark_if_changed(self.ledger)
             if told is not None:
                 told(answers)
             answer = verb(self.ledger)
@@ -111,7 +114,8 @@ class Steps:
             self._give_up(error)
             if isinstance(error, DivisionByZero) and mode is Mode.BLIND:
                 raise NeedsMore from error
-            if isinstance(error, UniqueViolation) or is_transient(error):
+            overtaken = isinstance(error, UniqueViolation | DivisionByZero)
+            if overtaken or is_transient(error):
                 if mode is Mode.BLIND:
                     raise NeedsMore from error
                 raise Repeat from error

@@ -12,6 +12,7 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.clock import Clock
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.mending import Suspicion
 from headway.contract.moving import Parcel
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
@@ -19,11 +20,13 @@ from headway.contract.signals import Signal, SignalReply
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import Query
 from headway.core.errors import InvariantBroken, StoreChanged, StoreError
-from headway.core.job import NewJob
+from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger import verbs
 from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.rounds import with_seen
 from headway.stores.ledger.rows import ShutSpell
+from headway.stores.ledger.sights import store_changed
+from headway.stores.postgres.beating import Beats
 from headway.stores.postgres.calls import AnyCall, Call
 from headway.stores.postgres.claiming import Claims
 from headway.stores.postgres.connection import Connection
@@ -40,6 +43,7 @@ from headway.stores.postgres.registry import Registry
 from headway.stores.postgres.schema import ensure_schema
 from headway.stores.postgres.settling import Settles
 from headway.stores.postgres.shared import Shared
+from headway.stores.postgres.signalling import TOGETHER, Signals, are_signals
 from headway.stores.postgres.steps import Steps, Verb
 from headway.stores.postgres.sweeping import Sweeps
 from headway.stores.postgres.timing import StoreTime
@@ -51,8 +55,8 @@ Answer = TypeVar("Answer")
 class PostgresStore:
     """All state in one schema of a database. See `Store` for the promises.
 
-    Four connections: one inserts, one decides (alone in the namespace, for as long as its step
-    lasts), one settles beside others, and one reads.
+    Five connections: one inserts, one decides (alone in the namespace, for as long as its step
+    lasts), one settles beside others, one beats beside all of them, and one reads.
 
     Args:
         options: of the store.
@@ -80,16 +84,21 @@ class PostgresStore:
         )
         self._shared = shared = Shared(options, self._registry, time)
         spells: dict[int, ShutSpell] = {}
-        inserts, turns, shares = (Steps(shared, spells, self._wakes.speech) for _ in range(3))
+        inserts, turns, shares, beats = (
+            Steps(shared, spells, self._wakes.speech) for _ in range(4)
+        )
         self._reads = Steps(shared, spells)
         self._turns = turns
         self._claims = Claims(turns)
         self._sweeps = Sweeps(turns)
         self._settles = Settles(shares)
+        self._signals = Signals(turns)
+        self._beats = Beats(beats)
         self._enqueues = Enqueues(inserts)
         self._inserting = Inserting(options, self._insert_as_guest, self._wakes.announce)
         self._insert_desk = Desk("headway-insert", 256, self._insert, inserts.close)
-        self._turn_desk = Desk("headway-turn", 1, self._work, turns.close)
+        self._turn_desk = Desk("headway-turn", TOGETHER, self._work, turns.close, are_signals)
+        self._beat_desk = Desk("headway-beat", 1, self._work, beats.close)
         self._share_desk = Desk("headway-settle", 1, self._work, shares.close)
         self._read_desk = Desk("headway-read", 1, self._work, self._reads.close)
 
@@ -144,10 +153,9 @@ class PostgresStore:
         """
         seen = self._wakes.count
         reply = await _ask(self._turn_desk, Call(lambda: self._claims.claim(request)))
-        if reply is None:
-            message = "the store is another one, or an older state of the one that was seen before"
-            hint = "find out why, then `headway doctor --new-epoch`; nothing was written"
-            raise StoreChanged(message, hint=hint)
+        if isinstance(reply, Suspicion):
+            changed: StoreChanged = store_changed(reply)
+            raise changed
         return with_seen(request, reply, seen)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
@@ -156,13 +164,22 @@ class PostgresStore:
 
     async def beat(self, request: BeatRequest) -> BeatReply:
         """See `Store.beat`."""
-        return await self._decide(
-            lambda ledger: verbs.beat(ledger, request), kind=("beat", request.worker)
+        reply = await _ask(self._beat_desk, Call(lambda: self._beats.beat(request)))
+        if reply is not None:
+            return reply
+        # What changes jobs needs the turn. No other call of this process goes before it.
+        kind = ("beat", request.worker)
+        turn = Call(
+            lambda: self._turns.run(
+                Mode.TURN, lambda ledger: verbs.beat(ledger, request), kind=kind
+            )
         )
+        return await _ask(self._turn_desk, turn, urgent=True)
 
     async def signal(self, signal: Signal) -> SignalReply:
         """See `Store.signal`."""
-        return await self._decide(lambda ledger: verbs.signal(ledger, signal))
+        call = Call(lambda: self._signals.apply(signal), signal=signal)
+        return await _ask(self._turn_desk, call)
 
     # Operating
 
@@ -180,9 +197,9 @@ class PostgresStore:
             lambda ledger: verbs.release_permit(ledger, gate, job, author, reason)
         )
 
-    async def is_changed(self) -> bool:
-        """See `Mendable.is_changed`."""
-        return await self._decide(lambda ledger: ledger.session.changed)
+    async def suspicion(self) -> Suspicion | None:
+        """See `Mendable.suspicion`."""
+        return await self._decide(lambda ledger: ledger.facts.suspicion())
 
     async def new_epoch(self, author: str, reason: str) -> int:
         """See `Mendable.new_epoch`."""
@@ -204,9 +221,9 @@ class PostgresStore:
 
     # Time and chores
 
-    async def sweep(self, n: int) -> SweepReply:
+    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """See `Store.sweep`."""
-        return await _ask(self._turn_desk, Call(lambda: self._sweeps.sweep(n)))
+        return await _ask(self._turn_desk, Call(lambda: self._sweeps.sweep(n, keep_trail_ms)))
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         """See `Store.lead`."""
@@ -229,7 +246,8 @@ class PostgresStore:
 
     def _close(self) -> None:
         limit = self._options.patience_ms / 1000
-        for desk in (self._insert_desk, self._turn_desk, self._share_desk, self._read_desk):
+        desks = (self._insert_desk, self._beat_desk, self._turn_desk, self._share_desk)
+        for desk in (*desks, self._read_desk):
             desk.close(limit)
         self._wakes.close()
         self._registry.close()
@@ -240,11 +258,15 @@ class PostgresStore:
         call = Call(lambda: self._reads.run(Mode.READ, verb))
         return await _ask(self._read_desk, call)
 
-    async def _decide(self, verb: Verb[Answer], *, kind: object = None) -> Answer:
-        call = Call(lambda: self._turns.run(Mode.TURN, verb, kind=kind))
+    async def _decide(self, verb: Verb[Answer]) -> Answer:
+        call = Call(lambda: self._turns.run(Mode.TURN, verb))
         return await _ask(self._turn_desk, call)
 
     def _work(self, calls: list[AnyCall]) -> None:
+        together = self._signals.serve(calls) if len(calls) > 1 else None
+        if together is not None:
+            self._tell(together)
+            return
         for call in calls:
             try:
                 call.answer, done = call.work()
@@ -292,9 +314,9 @@ def prepare(options: PostgresOptions) -> None:
         raise raised from error
 
 
-async def _ask(desk: Desk, call: Call[Answer]) -> Answer:
+async def _ask(desk: Desk, call: Call[Answer], *, urgent: bool = False) -> Answer:
     if call.future is not None:
-        desk.submit(call)
+        desk.submit(call, urgent=urgent)
         return await call.future
-    desk.serve_here(call)
+    desk.serve_here(call, urgent=urgent)
     return call.result()

@@ -21,11 +21,11 @@ class Sweeps:
         self._steps = steps
         self._idle = False
 
-    def sweep(self, n: int) -> tuple[SweepReply, Done]:
+    def sweep(self, n: int, keep_trail_ms: int) -> tuple[SweepReply, Done]:
         """See `Store.sweep`."""
 
         def verb(ledger: PostgresLedger) -> SweepReply:
-            return sweep(ledger, n)
+            return sweep(ledger, n, keep_trail_ms)
 
         kind = ("sweep", n)
         if self._idle:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from threading import Lock
 
 from headway.core.errors import OutcomeUnknown
@@ -18,8 +19,14 @@ ARGUMENTS = 5
 """Of each call; see base/run.lua."""
 
 
+_Place = tuple[asyncio.AbstractEventLoop, bool]
+"""An event loop, and whether its link is for urgent calls."""
+
+
 class Calls:
-    """The ways to the server of one store: a link for each event loop, a pool for the others.
+    """The ways to the server of one store: links for each event loop, a pool for the others.
+
+    An urgent call has a link of its own: replies on one link come in the order of the calls.
 
     Args:
         options: how to reach it.
@@ -29,16 +36,23 @@ class Calls:
         self._options = options
         self.pool = Pool(options, self.key("facts"))
         self._heads: dict[str, bytes] = {}
-        self._links: dict[asyncio.AbstractEventLoop, LoopLink] = {}
-        self._joining: dict[asyncio.AbstractEventLoop, asyncio.Task[LoopLink | None]] = {}
+        self._links: dict[_Place, LoopLink] = {}
+        self._joining: dict[_Place, asyncio.Task[LoopLink | None]] = {}
         self._lock = Lock()
 
     def key(self, suffix: str) -> str:
         """The name of a key."""
         return f"{{headway:{self._options.namespace}}}:{suffix}"
 
-    async def run(self, script: Script, arguments: tuple[bytes, ...]) -> bytes:
+    async def run(
+        self, script: Script, arguments: tuple[bytes, ...], *, urgent: bool = False
+    ) -> bytes:
         """Runs a script; without an event loop on the caller's thread, which it blocks.
+
+        Args:
+            script: what to run.
+            arguments: of the script.
+            urgent: it waits for no other calls, as a beat, on which leases depend.
 
         Returns:
             Its reply.
@@ -54,10 +68,11 @@ class Calls:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return self.pool.run(script, payload)
-        link = self._links.get(loop)
+        place = (loop, urgent)
+        link = self._links.get(place)
         if link is None or link.dead:
-            link = await self._join(loop)
-        reply = None if link is None else await self._over(link, payload)
+            link = await self._join(place)
+        reply = None if link is None else await self._over(place, link, payload)
         if isinstance(reply, bytes):
             return reply
         # The server is away, does not know the script, or refuses: patience needs a thread.
@@ -67,7 +82,7 @@ class Calls:
         """The call of a script, as it is sent."""
         return self._head(script) + packed_words(arguments)
 
-    async def _over(self, link: LoopLink, payload: bytes) -> bytes | None:
+    async def _over(self, place: _Place, link: LoopLink, payload: bytes) -> bytes | None:
         try:
             reply = await link.call(payload)
         except NotSentError:
@@ -77,9 +92,19 @@ class Calls:
             raise lost from error
         if isinstance(reply, ReplyError) and is_passing(str(reply)):
             # It may lead to a server that is the master no more.
-            self._links.pop(link.loop, None)
+            self._links.pop(place, None)
             link.retire()
         return reply if isinstance(reply, bytes) else None
+
+    def leave_links(self) -> None:
+        """Opens new links for the next calls: the present ones lead to another server."""
+        self.pool.forget()
+        with self._lock:
+            links = list(self._links.items())
+            self._links.clear()
+        for (loop, _), link in links:
+            with suppress(RuntimeError):  # its loop has ended, and the link with it
+                loop.call_soon_threadsafe(link.retire)
 
     def _head(self, script: Script) -> bytes:
         head = self._heads.get(script.name)
@@ -90,14 +115,15 @@ class Calls:
             self._heads[script.name] = head
         return head
 
-    async def _join(self, loop: asyncio.AbstractEventLoop) -> LoopLink | None:
-        """The link of a loop, made once for all who ask meanwhile; None if there is none now."""
-        joining = self._joining.get(loop)
+    async def _join(self, place: _Place) -> LoopLink | None:
+        """The link of a place, made once for all who ask meanwhile; None if there is none now."""
+        joining = self._joining.get(place)
         if joining is None:
-            joining = self._joining[loop] = loop.create_task(self._make(loop))
+            loop, _ = place
+            joining = self._joining[place] = loop.create_task(self._make(place))
         return await asyncio.shield(joining)
 
-    async def _make(self, loop: asyncio.AbstractEventLoop) -> LoopLink | None:
+    async def _make(self, place: _Place) -> LoopLink | None:
         errand = Errand(self.pool)
         try:
             await asyncio.to_thread(errand.run)
@@ -105,13 +131,13 @@ class Calls:
         except (NotSentError, ReplyError):
             return None
         finally:
-            self._joining.pop(loop, None)
+            self._joining.pop(place, None)
             errand.end()
         with self._lock:
-            for other in [one for one in self._links if one.is_closed()]:
+            for other in [one for one in self._links if one[0].is_closed()]:
                 self._links.pop(other).close()
             if not self.pool.closed:
-                self._links[loop] = made
+                self._links[place] = made
                 return made
         made.close()
         return None
@@ -127,7 +153,7 @@ class Calls:
             self.pool.close()
             links = list(self._links.items())
             self._links.clear()
-        for loop, link in links:
+        for (loop, _), link in links:
             if loop is here:
                 await link.drain(self._options.timeout_ms / 1000)
                 link.close()

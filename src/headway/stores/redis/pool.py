@@ -135,6 +135,36 @@ class Pool:
             self._wait_or(failure, tries)
             tries += 1
 
+    def run_anew(self, script: Script, payload: bytes) -> bytes:
+        """Runs a script once, over a link that is opened for it.
+
+        Returns:
+            Its reply.
+
+        Raises:
+            StoreError: it could not be asked.
+            InvariantBroken: the script failed; a bug.
+        """
+        failure: StoreError | InvariantBroken
+        try:
+            link = self.connect()
+            try:
+                reply = self._call(link, script, payload)
+            finally:
+                link.close()
+        except NotSentError as error:
+            failure = unreachable(error, self._where)
+            raise failure from error
+        except ReplyLostError as error:
+            failure = reply_lost(error, self._where)
+            raise failure from error
+        except ReplyError as error:
+            reply = error
+        if isinstance(reply, bytes):
+            return reply
+        failure = explain(script.locate(str(reply)), self._where)
+        raise failure
+
     def _try(self, script: Script, payload: bytes) -> Reply:
         try:
             link = self.take()

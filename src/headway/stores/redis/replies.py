@@ -10,6 +10,7 @@ import msgspec
 from headway.contract.claims import BeatReply, Claimed, ClaimReply
 from headway.contract.definitions import FireReply
 from headway.contract.enqueue import Enqueued
+from headway.contract.mending import Suspicion
 from headway.contract.operate import Acted, ActReply
 from headway.contract.outcomes import Verdict
 from headway.contract.signals import Heard, SignalReply
@@ -24,15 +25,15 @@ from headway.stores.redis.values import bytes_of
 
 Value = TypeVar("Value")
 
-DONE, REFUSED, ASKED, CHANGED = range(4)
-"""What the first number of a reply says."""
+DONE, REFUSED, ASKED, CHANGED, DOUBTED = range(5)
+"""What the first number of a reply says; see base/run.lua."""
 
 
 class Told(msgspec.Struct, array_like=True):
     """What every script replies.
 
     Attributes:
-        status: one of the four above.
+        status: one of the five above.
         value: the verb's own; not decoded yet.
         now: the store's time of the step, ms.
         wakes: lanes to be woken (False: any), each with from when (False: now).
@@ -137,6 +138,15 @@ _VERDICTS = {
     "l": Verdict.LOST,
     "c": Verdict.CANCELLED,
 }
+
+
+def suspicion(mark: Any) -> Suspicion:  # noqa: ANN401  (decoded, of any version of this program)
+    """Who marked the store as another or an older one, when and why."""
+    match mark:
+        case [int(at), str(by), str(reason)]:
+            return Suspicion(at=at, by=by, reason=reason)
+        case _:
+            return Suspicion(at=0, by="an older program", reason="it did not say why")
 
 
 def read(value: msgspec.Raw, kind: type[Value]) -> Value:

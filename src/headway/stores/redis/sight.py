@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from threading import Lock
 
-from headway.stores.redis.replies import CHANGED, Told
+from headway.stores.ledger import sights
+from headway.stores.redis.replies import CHANGED, DOUBTED, Told
 from headway.stores.redis.values import encode
 
 
@@ -30,7 +31,7 @@ class Sight:
 
     def learn(self, told: Told) -> None:
         """Takes in what a reply says of the store."""
-        if not isinstance(told.identity, str):
+        if told.status == DOUBTED or not isinstance(told.identity, str):
             return
         if told.doubted or told.status == CHANGED:
             self._doubt(told)
@@ -41,6 +42,11 @@ class Sight:
             or self._suspect is not None
         ):
             self._accept(told, told.identity)
+
+    def contradiction(self, told: Told) -> str:
+        """Which fact of a reply contradicts what was seen before, for people."""
+        found = sights.Sight(told.identity, told.epoch, 0, told.high)
+        return found.against(sights.Sight(self._identity, self._epoch, 0, self._high))
 
     def _doubt(self, told: Told) -> None:
         with self._lock:

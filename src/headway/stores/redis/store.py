@@ -13,15 +13,24 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.clock import Clock
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.mending import Suspicion
 from headway.contract.moving import Parcel
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import Query
-from headway.core.errors import HeadwayError, InvariantBroken, OutcomeUnknown, StoreChanged
-from headway.core.job import NewJob
+from headway.core.errors import (
+    HeadwayError,
+    InvariantBroken,
+    OutcomeUnknown,
+    StoreChanged,
+    StoreUnavailable,
+)
+from headway.core.job import TRAIL_KEPT_MS, NewJob
+from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.rounds import with_seen
+from headway.stores.ledger.sights import process_name, store_changed
 from headway.stores.ledger.wakes import Wakes
 from headway.stores.redis import replies, requests, views
 from headway.stores.redis.calls import Calls
@@ -41,12 +50,17 @@ from headway.stores.redis.requests import Request
 from headway.stores.redis.scripts import Script, script
 from headway.stores.redis.sight import Sight
 from headway.stores.redis.store_clock import StoreClock
+from headway.stores.redis.untyped import decode_untyped
 from headway.stores.redis.values import encode
 
 Answer = TypeVar("Answer")
 
 _ASKED_AGAIN = 8
-"""How often one request may be sent again with hours that a script asks for."""
+"""How often one request may be sent again: with hours that a script asks for, or over new links."""
+_STRICT = (b"", b"1")
+"""Whether a call is refused in a store that is suspect, as the scripts read it."""
+_MARK = b"2"
+"""The call marks a store that is not the one that was seen."""
 
 
 class RedisStore:
@@ -90,7 +104,7 @@ class RedisStore:
             pool.give_back(pool.connect())
             # A store has its identity from now on.
             run = script("verbs.sight")
-            packed = self._calls.packed(run, self._arguments({}, strict=False))
+            packed = self._calls.packed(run, self._arguments({}, b""))
             _is_done(self._learn(pool.run(run, packed)))
         except NotSentError as error:
             raise unreachable(error, str(self._options)) from error
@@ -147,7 +161,7 @@ class RedisStore:
 
     async def beat(self, request: BeatRequest) -> BeatReply:
         """See `Store.beat`."""
-        told = await self._do("verbs.beat", requests.beat_request(request))
+        told = await self._do("verbs.beat", requests.beat_request(request), urgent=True)
         return replies.beat_reply(told.value, told.now)
 
     async def signal(self, signal: Signal) -> SignalReply:
@@ -177,13 +191,13 @@ class RedisStore:
         told = await self._do("verbs.release_permit", request)
         return replies.read(told.value, bool)
 
-    async def is_changed(self) -> bool:
+    async def suspicion(self) -> Suspicion | None:
         """See `Mendable`."""
-        try:
-            await self._do("verbs.sight", {}, strict=True)
-        except StoreChanged:
-            return True
-        return False
+        told = await self._ask(script("verbs.sight"), {}, strict=True)
+        if told.status == replies.CHANGED:
+            return replies.suspicion(decode_untyped(told.value))
+        _is_done(told)
+        return None
 
     async def new_epoch(self, author: str, reason: str) -> int:
         """See `Mendable`."""
@@ -197,9 +211,9 @@ class RedisStore:
 
     # Time and chores
 
-    async def sweep(self, n: int) -> SweepReply:
+    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """See `Store.sweep`."""
-        told = await self._do("verbs.sweep", {"n": n})
+        told = await self._do("verbs.sweep", {"n": n, "keep_trail_ms": keep_trail_ms})
         return replies.sweep_reply(told.value)
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
@@ -243,13 +257,16 @@ class RedisStore:
 
     # A call
 
-    async def _do(self, name: str, request: Request, *, strict: bool = False) -> Told:
+    async def _do(
+        self, name: str, request: Request, *, strict: bool = False, urgent: bool = False
+    ) -> Told:
         """Runs a verb or a read until it is done.
 
         Args:
             name: of its module.
             request: what it gets.
             strict: refuse if the store is not the one that was seen.
+            urgent: it waits for no other calls.
 
         Returns:
             The reply of one that is done.
@@ -260,7 +277,7 @@ class RedisStore:
         """
         run = script(name)
         for _ in range(_ASKED_AGAIN):
-            told = await self._ask(run, request, strict=strict)
+            told = await self._ask(run, request, strict=strict, urgent=urgent)
             if _is_done(told):
                 return told
             given: dict[str, Any] = request.get("opens", {})
@@ -268,22 +285,46 @@ class RedisStore:
         message = f"{name} asks for hours again and again"
         raise InvariantBroken(message)
 
-    async def _ask(self, run: Script, request: Request, *, strict: bool) -> Told:
-        try:
-            reply = await self._calls.run(run, self._arguments(request, strict=strict))
-        except (OutcomeUnknown, asyncio.CancelledError):
-            # What it woke is told to other processes, but nobody tells this one.
-            self._wakes.wake_all()
-            raise
-        return self._learn(reply)
+    async def _ask(
+        self, run: Script, request: Request, *, strict: bool, urgent: bool = False
+    ) -> Told:
+        for _ in range(_ASKED_AGAIN):
+            try:
+                arguments = self._arguments(request, _STRICT[strict])
+                reply = await self._calls.run(run, arguments, urgent=urgent)
+            except (OutcomeUnknown, asyncio.CancelledError):
+                # What it woke is told to other processes, but nobody tells this one.
+                self._wakes.wake_all()
+                raise
+            told = self._learn(reply)
+            if told.status != replies.DOUBTED:
+                return told
+            if running_loop() is None:
+                self._confirm(told)
+            else:
+                await asyncio.to_thread(self._confirm, told)
+        message = "old connections lead to another server than new ones do, again and again"
+        raise StoreUnavailable(message, hint="wait for the failover to end; nothing was written")
 
-    def _arguments(self, request: Request, *, strict: bool) -> tuple[bytes, ...]:
+    def _confirm(self, doubted: Told) -> None:
+        """Marks the store as suspect if a new link finds it so; else leaves the old ones.
+
+        After a failover an old link may still lead to the server that was replaced. What it says
+        proves nothing about the store.
+        """
+        run = script("verbs.suspect")
+        request: Request = {"by": process_name(), "reason": self._sight.contradiction(doubted)}
+        packed = self._calls.packed(run, self._arguments(request, _MARK))
+        if not self._learn(self._calls.pool.run_anew(run, packed)).doubted:
+            self._calls.leave_links()
+
+    def _arguments(self, request: Request, asks: bytes) -> tuple[bytes, ...]:
         return (
             encode(request),
             self._clock.override(),
             self._sight.packed,
             self._own,
-            b"1" if strict else b"",
+            asks,
         )
 
     def _learn(self, reply: bytes) -> Told:
@@ -315,9 +356,8 @@ def _is_done(told: Told) -> bool:
         refused: HeadwayError = replies.refusal(told.value)
         raise refused
     if told.status == replies.CHANGED:
-        message = "the store is another one, or an older state of the one seen before"
-        hint = "find out why, then `headway doctor --new-epoch`; nothing was written"
-        raise StoreChanged(message, hint=hint)
+        changed: StoreChanged = store_changed(replies.suspicion(decode_untyped(told.value)))
+        raise changed
     return told.status == replies.DONE
 
 

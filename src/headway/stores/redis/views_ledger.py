@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from headway.contract.mending import Suspicion
 from headway.contract.views import JobsQuery
 from headway.core.errors import InvariantBroken
 from headway.core.flow import Order
@@ -32,6 +33,7 @@ from headway.stores.ledger.rows import (
 )
 from headway.stores.ledger.tables.tokens import TokenRow
 from headway.stores.redis import views_rows as rows
+from headway.stores.redis.replies import suspicion
 from headway.stores.redis.views_rows import Told, listed, paired
 
 Value = TypeVar("Value")
@@ -120,7 +122,8 @@ class _Jobs:
     def oldest_due(self, lane: str) -> int | None:
         return self._oldest.get(lane)
 
-    def held_by(self, worker: str) -> list[HeldRow]:
+    def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
+        del limit
         # The view of workers only counts them.
         return [_SOME_RUN] * self._running[worker]
 
@@ -340,6 +343,10 @@ class _Facts:
 
     def clock_ahead_ms(self) -> int:
         return self._told["clock_ahead_ms"]
+
+    def suspicion(self) -> Suspicion | None:
+        mark = self._told.get("suspect")
+        return None if mark is None else suspicion(mark)
 
 
 def _by_state(told: Mapping[str, int]) -> dict[State, int]:

@@ -21,11 +21,12 @@ class Call(CallBase[Answer]):
         verb: what to do within a step.
         jobs: of an enqueue, what it inserts, so that several can be done as one; else None.
         bulk: it may take long, and lets those behind it go first.
+        urgent: it goes before all others that wait, as a beat does, on which leases depend.
         takes_room: it is refused while the device is nearly full.
         asked_at: by the monotonic clock.
     """
 
-    __slots__ = ("asked_at", "bulk", "jobs", "takes_room", "verb")
+    __slots__ = ("asked_at", "bulk", "jobs", "takes_room", "urgent", "verb")
 
     def __init__(
         self,
@@ -33,11 +34,13 @@ class Call(CallBase[Answer]):
         *,
         jobs: Sequence[NewJob] | None = None,
         takes_room: bool = False,
+        urgent: bool = False,
     ) -> None:
         super().__init__(running_loop())
         self.verb = verb
         self.jobs = jobs
         self.takes_room = takes_room
+        self.urgent = urgent
         self.bulk = jobs is not None and len(jobs) > BULK
         self.asked_at = monotonic()
 

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from headway.contract.clock import Clock
 from headway.core.errors import InvariantBroken, StoreCorrupt, StoreError, StoreUnavailable
 from headway.stores.sqlite.database import Database, open_database
-from headway.stores.sqlite.failures import Busy, Failure, explain
+from headway.stores.sqlite.failures import Busy, Failure, ReadOnly, explain
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.schema import is_empty, migrate_schema
-from headway.stores.sqlite.timing import monotonic, pause
+from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, monotonic, pause, skew_ms
 
 _CACHE_KIB = 65_536
 _WAL_BYTES = 67_108_864
@@ -19,8 +20,13 @@ _HEADER = 512
 """Bytes of the smallest database."""
 
 
-def create(options: SqliteOptions) -> None:
+def create(options: SqliteOptions, clock: Clock | None = None) -> None:
     """Makes the file if it is not there, readable by its owner alone, and its schema.
+
+    Args:
+        options: of the file.
+        clock: of the store, if it is not the machine's. A file that is created under a clock that
+            is not the machine's either, as a test's, is never compared with the machine's.
 
     Raises:
         StoreUnavailable: it cannot be made or written.
@@ -29,7 +35,7 @@ def create(options: SqliteOptions) -> None:
     """
     _make(options.path)
     with _explained(options):
-        _check(options)
+        _check(options, clock)
 
 
 def _make(path: Path) -> None:
@@ -53,20 +59,33 @@ def _refuse_scrap(path: Path) -> None:
         raise StoreCorrupt(message, hint="give the path of another file; nothing was changed")
 
 
-def _check(options: SqliteOptions) -> None:
-    # Read only: closing it leaves somebody else's file exactly as it was.
-    db = open_database(options.path, write=False)
+def _check(options: SqliteOptions, clock: Clock | None) -> None:
+    try:
+        # Read only: closing it leaves a file of another program exactly as it was.
+        empty = _is_empty(options, write=False)
+    except ReadOnly:
+        # A process was killed while it wrote; only a writer may roll its journal back.
+        empty = _is_empty(options, write=True)
+    if empty:
+        skew = 0 if clock is None else skew_ms(clock, options.path)
+        migrate(options, free_clock=skew is not None and abs(skew) > CLOCK_LIMIT_MS)
+
+
+def _is_empty(options: SqliteOptions, *, write: bool) -> bool:
+    db = open_database(options.path, write=write)
     try:
         db.set_busy_timeout(options.patience_ms)
-        empty = is_empty(db, str(options.path))
+        return is_empty(db, str(options.path))
     finally:
         db.close()
-    if empty:
-        migrate(options)
 
 
-def migrate(options: SqliteOptions) -> tuple[int, int]:
+def migrate(options: SqliteOptions, *, free_clock: bool = False) -> tuple[int, int]:
     """Brings the file's schema up to date; made if it is not there.
+
+    Args:
+        options: of the file.
+        free_clock: whether a file that is created now has a clock of its own, as in a test.
 
     Returns:
         The version before, and the version now.
@@ -76,7 +95,7 @@ def migrate(options: SqliteOptions) -> tuple[int, int]:
         db = open_database(options.path, write=True)
         try:
             db.set_busy_timeout(options.patience_ms)
-            return migrate_schema(db, str(options.path))
+            return migrate_schema(db, str(options.path), free_clock=free_clock)
         finally:
             db.close()
 

@@ -31,8 +31,10 @@ class Desk:
     def __init__(self, name: str, serve: Callable[[bool], bool], leave: Callable[[], None]) -> None:
         self._serve = serve
         self._leave = leave
+        self._urgent: deque[AnyCall] = deque()
         self._calls: deque[AnyCall] = deque()
         self._bulk: deque[AnyCall] = deque()
+        self._queues = (self._urgent, self._calls, self._bulk)
         self._bell = threading.Lock()
         self._bell.acquire()
         self._idle = False
@@ -45,7 +47,7 @@ class Desk:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def submit(self, call: AnyCall) -> None:
-        """Puts a call at the end of the queue, to be served by the desk's thread.
+        """Puts a call at the end of its queue, to be served by the desk's thread.
 
         Raises:
             StoreUnavailable: the desk is closed, or belongs to the process before a fork.
@@ -79,7 +81,8 @@ class Desk:
         if self._process != os.getpid():
             message = "the store was opened before this process was forked"
             raise StoreUnavailable(message, hint="open a store in each process")
-        (self._bulk if call.bulk else self._calls).append(call)
+        queue = self._urgent if call.urgent else self._bulk if call.bulk else self._calls
+        queue.append(call)
 
     def _wake(self) -> None:
         if not self._started:
@@ -119,22 +122,22 @@ class Desk:
 
     @property
     def _asked(self) -> bool:
-        return bool(self._calls or self._bulk)
+        return any(self._queues)
 
     def take(self, most: int) -> list[AnyCall]:
-        """Takes calls off the queue, those that may take long behind the others.
+        """Takes calls off the queues: urgent ones first, those that may take long last.
 
         Args:
             most: of each sort.
         """
         taken: list[AnyCall] = []
         with self._taking:
-            for calls in (self._calls, self._bulk):
+            for calls in self._queues:
                 taken += [calls.popleft() for _ in range(min(len(calls), most))]
         return taken
 
     def put_back(self, left: list[AnyCall]) -> None:
-        """Makes calls that were taken and not begun the next ones, bulk or not."""
+        """Put calls that were taken and not begun before all others but urgent ones."""
         self._calls.extendleft(reversed(left))
 
     def give_up(self, before: float, error: StoreUnavailable) -> None:
@@ -146,7 +149,7 @@ class Desk:
         """
         late: list[AnyCall] = []
         with self._taking:
-            for calls in (self._calls, self._bulk):
+            for calls in self._queues:
                 for _ in range(len(calls)):
                     call = calls.popleft()
                     (late if call.asked_at < before else calls).append(call)

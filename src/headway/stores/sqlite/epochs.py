@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from headway.stores.ledger.rows import TrailRow
+from headway.stores.ledger.sights import mark_suspect
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.numbers import EPOCH, EPOCH_AT, HIGH_WATER, SUSPECT
 
 _END_LEASES = (
     "UPDATE worker INDEXED BY worker_lease SET lease_until = min(lease_until, ?) WHERE lapsed = 0"
 )
+
+
+def mark_if_changed(ledger: SqliteLedger) -> None:
+    """Tells all processes that this one found the store to be another or an older one.
+
+    Whoever looks later may see nothing odd: time has gone on by then.
+    """
+    session = ledger.session
+    if session.watch.reason and not session.numbers.get(SUSPECT):
+        session.tell_time()
+        session.numbers.put(SUSPECT, 1)
+        mark_suspect(ledger, session.watch.reason)
 
 
 def new_epoch(ledger: SqliteLedger, author: str, reason: str) -> int:

@@ -19,6 +19,9 @@ Failure = apsw.Error
 Busy = apsw.BusyError
 """A lock of SQLite's own was not given in time."""
 
+ReadOnly = apsw.ReadOnlyError
+"""The connection may not write what the operation needs, such as the rollback of a journal."""
+
 _BROKEN = (apsw.IOError, apsw.CorruptError, apsw.NotADBError, apsw.CantOpenError, apsw.NoMemError)
 
 

@@ -48,7 +48,7 @@ class SqliteLedger:
         self.entries: EntryTable = SqliteEntries(session)
         self.tokens: TokenTable = SqliteTokens(session)
         self.trail: TrailTable = SqliteTrail(session)
-        self.facts: FactTable = SqliteFacts(session)
+        self.facts: FactTable = SqliteFacts(session, self.trail)
         self.shut_spells: dict[int, ShutSpell] = {}
 
     @property

@@ -26,6 +26,8 @@ EPOCH_AT = -10
 """When the present epoch was begun, ms; 0 for the first."""
 SUSPECT = -11
 """1 after a process found the store to be another one or older, until a new epoch is begun."""
+FREE_CLOCK = -12
+"""1 if the file was created under a clock of its own, as in a test, which is never checked."""
 _TOTALS = -16
 """Totals lie below, one for each word."""
 

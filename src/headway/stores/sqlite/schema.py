@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from headway.core.errors import SchemaMismatch
 from headway.stores.sqlite.database import Database
-from headway.stores.sqlite.numbers import EPOCH, IDENTITY, SCHEMA
+from headway.stores.sqlite.numbers import EPOCH, FREE_CLOCK, IDENTITY, SCHEMA
 
 APPLICATION_ID = 0x48445759
 """Marks a database file as Headway's ("HDWY")."""
@@ -31,10 +31,11 @@ def latest() -> int:
 
 
 def version_of(db: Database, path: str) -> int:
-    """The version of a file's schema; 0 for an empty file.
+    """Return the version of a file's schema; 0 for an empty file.
 
     Args:
-        db: a connection to it.
+        db: a connection to it, in a transaction: each of the statements here alone could see a
+            file before, the next after, another process creates the schema.
         path: for the message.
 
     Returns:
@@ -61,19 +62,24 @@ def is_empty(db: Database, path: str) -> bool:
     Raises:
         SchemaMismatch: the file is not Headway's, or its schema is older or newer.
     """
-    version = version_of(db, path)
+    db.execute("BEGIN")
+    try:
+        version = version_of(db, path)
+    finally:
+        db.execute("ROLLBACK")
     if 0 < version < latest():
         message = f"{path} has schema {version}, and this program needs {latest()}"
         raise SchemaMismatch(message, hint="stop its workers, then run `headway migrate`")
     return version == 0
 
 
-def migrate_schema(db: Database, path: str) -> tuple[int, int]:
+def migrate_schema(db: Database, path: str, *, free_clock: bool = False) -> tuple[int, int]:
     """Brings a file to the latest schema, in one step.
 
     Args:
         db: a connection to it.
         path: for the message.
+        free_clock: whether a file that is created now has a clock of its own, as in a test.
 
     Returns:
         The version before, and the version now.
@@ -89,7 +95,7 @@ def migrate_schema(db: Database, path: str) -> tuple[int, int]:
             if number > before:
                 db.execute(statements)
         if before < latest():
-            _sign(db, first=before == 0)
+            _sign(db, first=before == 0, free_clock=free_clock)
     except BaseException:
         db.execute("ROLLBACK")
         raise
@@ -97,10 +103,12 @@ def migrate_schema(db: Database, path: str) -> tuple[int, int]:
     return before, latest()
 
 
-def _sign(db: Database, *, first: bool) -> None:
+def _sign(db: Database, *, first: bool, free_clock: bool) -> None:
     db.pragma("application_id", APPLICATION_ID)
     db.pragma("user_version", latest())
     db.execute(_PUT, (SCHEMA, latest()))
     if first:
         db.execute(_PUT, (IDENTITY, secrets.randbits(62)))
         db.execute(_PUT, (EPOCH, 1))
+        if free_clock:
+            db.execute(_PUT, (FREE_CLOCK, 1))

@@ -82,6 +82,7 @@ class Session:
         now: the store's time of the present operation, ms.
         wakes: lanes to be woken after the step (None: any), with from when (None: now).
         memory: what is read again after somebody else wrote.
+        watch: over the store's identity.
     """
 
     def __init__(self, db: Database, clock: Clock) -> None:
@@ -98,7 +99,7 @@ class Session:
         self._clock = clock
         self._version = -1
         self._changes = 0
-        self._watch = Watch()
+        self.watch = Watch()
         self._epoch = 0
         self._looking = False
 
@@ -120,9 +121,6 @@ class Session:
             self._forget()
             self._look()
             self._version = version
-        if write and self._watch.suspicious and not self.numbers.get(SUSPECT):
-            # Whoever looks later may see nothing odd: time has gone on by then.
-            self.numbers.put(SUSPECT, 1)
         self._changes = self.db.total_changes()
 
     def _look(self) -> None:
@@ -136,12 +134,21 @@ class Session:
         if get(EPOCH) != self._epoch:
             # An operator may have set the store's time back.
             self._epoch, self.now = get(EPOCH), 0
-        self._watch.look(Sight(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER)))
+        sight = self._sight()
+        # One connection sees the file in order, so that all that is known is older than this.
+        if self.watch.may_follow(sight, self.watch.known):
+            self.watch.accept(sight, self.watch.known)
+        else:
+            self.watch.suspect(sight, self.watch.known)
+
+    def _sight(self) -> Sight:
+        get = self.numbers.get
+        return Sight(get(IDENTITY), get(EPOCH), get(EPOCH_AT), get(HIGH_WATER))
 
     @property
     def changed(self) -> bool:
         """The store is not the one that was seen before, or an older state of it."""
-        return self._watch.suspicious or self.numbers.get(SUSPECT) > 0
+        return bool(self.watch.reason) or self.numbers.get(SUSPECT) > 0
 
     def look_again(self) -> None:
         """The next step looks at the store's facts anew, whoever wrote last."""
@@ -149,7 +156,7 @@ class Session:
 
     def follow(self, before: Session) -> None:
         """Takes over what an earlier connection of this process saw of the store."""
-        self._watch, self._epoch = before._watch, before._epoch
+        self.watch, self._epoch = before.watch, before._epoch
 
     def tell_time(self) -> int:
         """Fixes the time of an operation: never before that of any earlier one."""
@@ -175,7 +182,7 @@ class Session:
         self._version = self.db.data_version()
         self.numbers.keep()
         if wrote:
-            self._watch.wrote(self.numbers.get(HIGH_WATER))
+            self.watch.accept(self._sight(), None)
         for one in self._interned:
             one.keep()
         return wrote

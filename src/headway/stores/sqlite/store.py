@@ -10,6 +10,7 @@ from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimReq
 from headway.contract.clock import Clock
 from headway.contract.definitions import DefineRequest, FireReply, FireRequest
 from headway.contract.enqueue import Enqueued, InFlight
+from headway.contract.mending import Suspicion
 from headway.contract.moving import Parcel
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
@@ -17,10 +18,11 @@ from headway.contract.signals import Signal, SignalReply
 from headway.contract.sweeps import SweepReply
 from headway.contract.views import Query
 from headway.core.errors import StoreChanged, StoreUnavailable
-from headway.core.job import NewJob
+from headway.core.job import TRAIL_KEPT_MS, NewJob
 from headway.stores.ledger import verbs
 from headway.stores.ledger.calls import running_loop
 from headway.stores.ledger.rounds import with_seen
+from headway.stores.ledger.sights import store_changed
 from headway.stores.ledger.wakes import Wakes
 from headway.stores.sqlite.backstop import Backstop
 from headway.stores.sqlite.bells import Bells, Ring
@@ -53,14 +55,17 @@ class SqliteStore:
         StoreUnavailable: the file cannot be made, opened or written.
         StoreCorrupt: it is no database, or a damaged one; it was not touched.
         SchemaMismatch: it is something else's, or its schema is older or newer; not touched.
+
+    An operation that writes raises ClockSkewed, and writes nothing, while the clock is off by more
+    than ten seconds against that of the machine that has the file.
     """
 
     runs_inline = True
 
     def __init__(self, options: SqliteOptions, clock: Clock | None = None) -> None:
         self._options = options
+        create(options, clock)
         clock = clock or system_clock
-        create(options)
         self._wakes = Wakes(clock)
         self._bells = Bells(options.path)
         self._backstop = Backstop(options)
@@ -102,11 +107,9 @@ class SqliteStore:
         """
         seen = self._wakes.count
         reply = await self._write(Call(lambda ledger: _claim(ledger, request)))
-        if reply is None:
-            message = "the store is another one, or an older state of the one that was seen before"
-            raise StoreChanged(
-                message, hint="find out why, then `headway doctor --new-epoch`; nothing was written"
-            )
+        if isinstance(reply, Suspicion):
+            changed: StoreChanged = store_changed(reply)
+            raise changed
         return with_seen(request, reply, seen)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
@@ -115,7 +118,7 @@ class SqliteStore:
 
     async def beat(self, request: BeatRequest) -> BeatReply:
         """See `Store.beat`."""
-        return await self._write(Call(lambda ledger: verbs.beat(ledger, request)))
+        return await self._write(Call(lambda ledger: verbs.beat(ledger, request), urgent=True))
 
     async def signal(self, signal: Signal) -> SignalReply:
         """See `Store.signal`."""
@@ -137,9 +140,9 @@ class SqliteStore:
             Call(lambda ledger: verbs.release_permit(ledger, gate, job, author, reason))
         )
 
-    async def is_changed(self) -> bool:
+    async def suspicion(self) -> Suspicion | None:
         """See `Mendable`."""
-        return await self._write(Call(lambda ledger: ledger.session.changed))
+        return await self._write(Call(lambda ledger: ledger.facts.suspicion()))
 
     async def new_epoch(self, author: str, reason: str) -> int:
         """Begins a new epoch: every run of an older one is fenced off; on the trail.
@@ -159,9 +162,9 @@ class SqliteStore:
 
     # Time and chores
 
-    async def sweep(self, n: int) -> SweepReply:
+    async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
         """See `Store.sweep`."""
-        return await self._write(Call(lambda ledger: verbs.sweep(ledger, n)))
+        return await self._write(Call(lambda ledger: verbs.sweep(ledger, n, keep_trail_ms)))
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
         """See `Store.lead`."""
@@ -243,6 +246,6 @@ async def _ask(desk: Desk, call: Call[Answer]) -> Answer:
     return call.result()
 
 
-def _claim(ledger: SqliteLedger, request: ClaimRequest) -> ClaimReply | None:
-    """None where nothing may be claimed; the step goes on, so that what was found out is kept."""
-    return None if ledger.session.changed else verbs.claim(ledger, request)
+def _claim(ledger: SqliteLedger, request: ClaimRequest) -> ClaimReply | Suspicion:
+    """Why nothing may be claimed, if so; the step goes on, so that what was found out is kept."""
+    return ledger.facts.suspicion() or verbs.claim(ledger, request)

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
+from pathlib import Path
+
+from headway.contract.clock import Clock
+from headway.core.errors import ClockSkewed
+from headway.core.instant import format_instant
+
+CLOCK_LIMIT_MS = 10_000
+"""By how much the clock of a process may differ from that of the machine that has the file."""
+_CHECK_AGAIN_MS = 1_000
+"""By how much a clock moves against the monotonic one before it is checked again."""
 
 monotonic = time.monotonic
 """Seconds that only grow; for limits within one process."""
@@ -26,3 +38,65 @@ def file_age_ms(modified_ns: int) -> int:
         Milliseconds; negative when the clock was set back since.
     """
     return (time.time_ns() - modified_ns) // 1_000_000
+
+
+def skew_ms(clock: Clock, file: int | Path) -> int | None:
+    """Compare a clock with that of the machine that has a file, by a time stamp on the file.
+
+    Args:
+        clock: returns ms since 1970.
+        file: descriptor or path of a file that this process may write; its time stamp is set.
+
+    Returns:
+        By how many ms the clock is ahead, negative if it is behind; 0 while it is within the
+        resolution of the stamp. None if the file cannot be stamped.
+    """
+    with suppress(OSError):
+        before = clock()
+        os.utime(file)
+        stamp, after = os.stat(file).st_mtime_ns // 1_000_000, clock()
+        return max(before - stamp, 0) or min(after - stamp, 0)
+    return None
+
+
+class CheckedClock:
+    """The clock of a process, refused while it is off against the clock of the store.
+
+    The store's clock is that of the machine that has the file; its stamps on files show it to
+    every process alike. A file is stamped only when the clock was moved, so a call costs nothing.
+
+    Args:
+        clock: returns ms since 1970.
+        file: descriptor of a file beside the database, for the stamps.
+    """
+
+    def __init__(self, clock: Clock, file: int) -> None:
+        self._clock = clock
+        self._file = file
+        self._checked: float | None = None
+
+    def __call__(self) -> int:
+        """Return ms since 1970.
+
+        Raises:
+            ClockSkewed: the clock is off by more than the limit; nothing was written.
+        """
+        now = self._clock()
+        ahead = now - monotonic() * 1000
+        if self._checked is None or abs(ahead - self._checked) > _CHECK_AGAIN_MS:
+            # A file system that refuses a stamp says nothing about the clock.
+            skew = skew_ms(self._clock, self._file)
+            if skew is not None and abs(skew) > CLOCK_LIMIT_MS:
+                raised: ClockSkewed = _skewed(now, skew)
+                raise raised
+            self._checked = ahead
+        return now
+
+
+def _skewed(now: int, skew: int) -> ClockSkewed:
+    message = (
+        f"the clock of this process says {format_instant(now)}, and that of the store"
+        f" {format_instant(now - skew)}: they may differ by {CLOCK_LIMIT_MS // 1000} s"
+    )
+    hint = "correct the clock of this process or container; nothing was written"
+    return ClockSkewed(message, hint=hint)

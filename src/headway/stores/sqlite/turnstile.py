@@ -22,6 +22,7 @@ class Turnstile:
     """One process's way to the write lock of a file.
 
     Attributes:
+        door: descriptor of the lock file, beside the database.
         waiting_since: since when it waits for another process, by the monotonic clock; None
             while it does not.
     """
@@ -29,13 +30,13 @@ class Turnstile:
     def __init__(self, path: Path) -> None:
         self.waiting_since: float | None = None
         self._queue = _open(path.with_name(f"{path.name}-queue"))
-        self._door = _open(path.with_name(f"{path.name}-door"))
+        self.door = _open(path.with_name(f"{path.name}-door"))
 
     def enter(self) -> None:
         """Waits for its turn; nobody else is inside until `leave`."""
         self.waiting_since = monotonic()
         fcntl.flock(self._queue, fcntl.LOCK_EX)
-        fcntl.flock(self._door, fcntl.LOCK_EX)
+        fcntl.flock(self.door, fcntl.LOCK_EX)
         fcntl.flock(self._queue, fcntl.LOCK_UN)
         self.waiting_since = None
 
@@ -50,7 +51,7 @@ class Turnstile:
         except BlockingIOError:
             return False
         try:
-            fcntl.flock(self._door, _AT_ONCE)
+            fcntl.flock(self.door, _AT_ONCE)
         except BlockingIOError:
             return False
         finally:
@@ -59,12 +60,12 @@ class Turnstile:
 
     def leave(self) -> None:
         """Lets the next one in."""
-        fcntl.flock(self._door, fcntl.LOCK_UN)
+        fcntl.flock(self.door, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Gives up its place."""
         os.close(self._queue)
-        os.close(self._door)
+        os.close(self.door)
 
 
 def _open(path: Path) -> int:

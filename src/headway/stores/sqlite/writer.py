@@ -15,19 +15,22 @@ from headway.stores.sqlite.calls import AnyCall
 from headway.stores.sqlite.checkpoints import Checkpoints
 from headway.stores.sqlite.connection import connect
 from headway.stores.sqlite.desk import Desk
+from headway.stores.sqlite.epochs import mark_if_changed
 from headway.stores.sqlite.failures import Failure, explain, is_broken
 from headway.stores.sqlite.ledger import SqliteLedger
-from headway.stores.sqlite.numbers import WAKES
+from headway.stores.sqlite.numbers import FREE_CLOCK, WAKES
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.room import Room
 from headway.stores.sqlite.session import Session
-from headway.stores.sqlite.timing import monotonic
+from headway.stores.sqlite.timing import CheckedClock, monotonic
 from headway.stores.sqlite.turnstile import Turnstile
 
 GROUP_CALLS = 256
 """The most calls of one commit, and as many of bulk."""
 GROUP_SECONDS = 0.015
 """When a step has held the file for so long, it ends, so that other processes get their turn."""
+
+_FREE_CLOCK = "SELECT n FROM number WHERE key = ?"
 
 Woken = dict[tuple[str | None, int | None], None]
 Announce = Callable[[int, Woken], None]
@@ -58,8 +61,12 @@ class Writer:
         self._woken: list[tuple[int, Woken]] = []
         self._seen: Session | None = None
         self._ledger: SqliteLedger | None = None
-        self._ledger = self._open()
         self.turnstile = Turnstile(options.path)
+        try:
+            self._ledger = self._open()
+        except BaseException:
+            self.turnstile.close()
+            raise
         self.desk = Desk("headway-writer", self._serve, self._leave)
 
     # The connection
@@ -71,7 +78,9 @@ class Writer:
         self._inode = os.stat(self._options.path).st_ino if self._options.path.exists() else -1
         db = connect(self._options)
         self._checkpoints = Checkpoints(db)
-        session = Session(db, self._clock)
+        free = db.execute(_FREE_CLOCK, (FREE_CLOCK,)).get
+        clock = self._clock if free else CheckedClock(self._clock, self.turnstile.door)
+        session = Session(db, clock)
         if self._seen is not None:
             session.follow(self._seen)
         self._seen = session
@@ -199,7 +208,7 @@ class Writer:
     # A step
 
     def _step(
-        self, group: list[AnyCall], run: Callable[[SqliteLedger, list[AnyCall]], int]
+        self, group: list[AnyCall], run: Callable[[SqliteLedger, list[AnyCall]], list[AnyCall]]
     ) -> list[AnyCall]:
         """Runs calls in one step and commits it.
 
@@ -215,7 +224,8 @@ class Writer:
         committing = False
         try:
             session.begin(write=True)
-            ran = run(ledger, group)
+            mark_if_changed(ledger)
+            left = run(ledger, group)
             woken = _number_wakes(session)
             committing = True
             session.commit()
@@ -226,10 +236,11 @@ class Writer:
         except BaseException:
             self._give_up(session, broken=False)
             raise
-        self._done += group[:ran]
+        waiting = set(map(id, left))
+        self._done += [call for call in group if id(call) not in waiting]
         if woken is not None:
             self._woken.append(woken)
-        return group[ran:]
+        return left
 
     def _give_up(self, session: Session, *, broken: bool) -> None:
         try:
@@ -239,21 +250,22 @@ class Writer:
         if broken:
             self._close()
 
-    def _run_whole(self, ledger: SqliteLedger, group: list[AnyCall]) -> int:
-        """Runs calls as if they were one; returns how many. One that raises fails all."""
+    def _run_whole(self, ledger: SqliteLedger, group: list[AnyCall]) -> list[AnyCall]:
+        """Runs calls as if they were one; returns those left. One that raises fails all."""
         session, end = ledger.session, monotonic() + GROUP_SECONDS
         merged = _insert_together(ledger, group) if len(group) > 1 else frozenset[int]()
         for place, call in enumerate(group):
             if place in merged:
                 continue
-            if place and not merged and monotonic() > end:
-                return place
+            if place and monotonic() > end:
+                rest = enumerate(group[place:], start=place)
+                return [one for later, one in rest if later not in merged]
             session.tell_time()
             call.answer = call.verb(ledger)
-        return len(group)
+        return []
 
-    def _run_parts(self, ledger: SqliteLedger, group: list[AnyCall]) -> int:
-        """Runs calls each in a part of its own; returns how many. One that raises fails alone.
+    def _run_parts(self, ledger: SqliteLedger, group: list[AnyCall]) -> list[AnyCall]:
+        """Runs calls each in a part of its own; returns those left. One that raises fails alone.
 
         Raises:
             Failure: SQLite's, which no part can survive.
@@ -261,7 +273,7 @@ class Writer:
         session, end = ledger.session, monotonic() + GROUP_SECONDS
         for place, call in enumerate(group):
             if place and monotonic() > end:
-                return place
+                return group[place:]
             mark = session.mark()
             session.tell_time()
             try:
@@ -273,7 +285,7 @@ class Writer:
                 call.error = error
             else:
                 session.keep_part()
-        return len(group)
+        return []
 
 
 def _insert_together(ledger: SqliteLedger, group: list[AnyCall]) -> frozenset[int]:

@@ -10,14 +10,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    TypeAdapter,
-    WrapValidator,
 )
-from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from headway.core.errors import InvalidValue
 from headway.core.zone import find_zone
-from headway.server.bodies.body import Body, Several
+from headway.server.bodies.body import Body, Several, one_or_many
 from headway.server.bodies.words import Name, TenantName, When
 from headway.systems.calls.number import NumberStatus
 from headway.systems.calls.template_body import Label
@@ -94,16 +91,7 @@ class LeadBody(Body):
 
 
 LeadList = Annotated[Several[LeadBody], Field(min_length=1, max_length=MOST_LEADS)]
-_ONE: TypeAdapter[LeadBody] = TypeAdapter(LeadBody)
-_MANY: TypeAdapter[list[LeadBody]] = TypeAdapter(LeadList)
-
-
-def _by_shape(value: object, _: ModelWrapValidatorHandler[Any]) -> LeadBody | list[LeadBody]:
-    # A union would complain about both shapes at once.
-    return _MANY.validate_python(value) if isinstance(value, list) else _ONE.validate_python(value)
-
-
-OneOrManyLeads = Annotated[LeadBody | LeadList, WrapValidator(_by_shape)]
+OneOrManyLeads = Annotated[LeadBody | LeadList, one_or_many(LeadBody, LeadList, MOST_LEADS)]
 """One lead, or a list of up to 10,000."""
 
 Channels = Annotated[int, Field(ge=1, le=1_000_000, description="Calls at once.")]

@@ -10,7 +10,7 @@ from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidState, ProviderError
 from headway.core.state import FINAL, State
 from headway.systems.calls.desk import Desk
-from headway.systems.calls.hearing import progress_of
+from headway.systems.calls.hearing import hangs_up_first, progress_of
 from headway.systems.calls.lead import call_of
 
 _log = logging.getLogger("headway.calls")
@@ -44,17 +44,20 @@ async def call_off(desk: Desk, job: JobView, author: str) -> JobView:
         message = "the lead has ended meanwhile"
         raise InvalidState(message, hint="GET /leads/{id} shows what became of it")
     if now.state is State.AWAITING:
-        await _hang_up(desk, now)
+        await _hang_up(desk, now, again=job.cancel_requested)
     return now
 
 
-async def _hang_up(desk: Desk, job: JobView) -> None:
+async def _hang_up(desk: Desk, job: JobView, *, again: bool) -> None:
     call = call_of(job.runs[-1])
     said = progress_of(job, job.run)
     if call is None and said is not None:
         call = said.provider, said.call_id
     if call is None:
         _log.warning("lead %s: its call is not known yet, and cannot be hung up", job.id)
+        return
+    # A webhook may have made the call known, and ended it, since the cancel was asked for.
+    if not await hangs_up_first(desk, f"{job.id}:{job.run}") and not again:
         return
     try:
         await desk.parts.exchange.voice(call[0]).hang_up(call[1])

@@ -80,7 +80,8 @@ async def place_call(desk: Desk, job: Job, args: LeadArgs) -> Next | Snooze | No
 
     def order(provider: str) -> CallOrder:
         if timing.monotonic() - begun > desk.settings.call_deadline / 1000 / 2:
-            # At the deadline the provider may say that there is no call, and the line is freed.
+            # At the deadline the provider may say that there is no call, and the lead is called
+            # anew: `reconciling.certain_at` relies on it.
             message = "the worker stood still between the hand-over and the call: none is placed"
             raise ProviderUnsure(message, hint="the lead goes on at its deadline")
         return CallOrder(

@@ -52,9 +52,20 @@ async def hear(desk: Desk, event: CallEvent) -> Heard | None:
         return Heard.ALREADY
     reply = await desk.store.signal(signal)
     _count(desk, job, run, event, reply)
-    if job.cancel_requested and reply.answer is Heard.APPLIED and not event.status.ended:
+    live = reply.answer is Heard.APPLIED and not event.status.ended
+    if live and job.cancel_requested and await hangs_up_first(desk, f"{job.id}:{run}"):
         await _hang_up(desk, job, event)
     return reply.answer
+
+
+async def hangs_up_first(desk: Desk, ref: str) -> bool:
+    """Whether the caller is the first to hang up the call of a run: the provider is told once.
+
+    Raises:
+        StoreError: the store is away.
+    """
+    note = Signal(key=ref, event=f"hangup:{ref}", kind=SignalKind.NOTE, label="hung up")
+    return (await desk.store.signal(note)).answer is not Heard.ALREADY
 
 
 async def template_of(desk: Desk, job: JobView) -> Template:

@@ -142,12 +142,17 @@ async def take_leads(
     page = await desk.book.read()
     now = await service.now() if desk.table is None else service.timing.wall_at()
     recipe = LeadRecipe(desk=desk)
-    rows = [_row(caller, page, body, now, n, len(bodies)) for n, body in enumerate(bodies)]
+    rows = [
+        _row(caller, page, body, now, n, len(bodies))
+        async for n, body in service.in_turns(enumerate(bodies))
+    ]
     caller.check_lane(desk.kind.lane)
     if desk.table is not None:
         return await _into_table(desk, recipe, rows)
-    jobs = [recipe.made(row, job_id=str(uuid7()), key=row.key) for row in rows]
-    made = await send_jobs(service, jobs)
+    jobs = [
+        recipe.made(row, job_id=str(uuid7()), key=row.key) async for row in service.in_turns(rows)
+    ]
+    made = await send_jobs(service, jobs, caller=caller)
     return [
         Taken(one.id, one.created, job.due_at or 0) for one, job in zip(made, jobs, strict=True)
     ]

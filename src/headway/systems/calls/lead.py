@@ -12,7 +12,7 @@ from headway.contract.views import JobView, RunView
 from headway.core.check import is_job_id
 from headway.core.state import FINAL, State
 from headway.systems.calls.lead_args import read_args
-from headway.systems.calls.outcome import Outcome, outcome_in
+from headway.systems.calls.outcome import NOT_PLACED, Outcome, outcome_in
 
 DIAL = "dial"
 ENDED = frozenset({"succeeded", "dead", "cancelled", "deadline"})
@@ -148,9 +148,19 @@ def lead_of(job: JobView) -> Lead:
 
 
 def attempts_of(job: JobView) -> tuple[Attempt, ...]:
-    """The calls of a lead, oldest first; a run that asked no provider is none."""
-    handed = [run for run in job.runs if run.handed_at is not None]
-    return tuple(_attempt(job, run, n) for n, run in enumerate(handed, 1))
+    """The calls of a lead, oldest first; a run whose call was never placed is none."""
+    called = [run for run in job.runs if is_attempt(run)]
+    return tuple(_attempt(job, run, n) for n, run in enumerate(called, 1))
+
+
+def is_attempt(run: RunView) -> bool:
+    """Whether a run has asked a provider to call, as far as is known."""
+    return run.handed_at is not None and not was_not_placed(run)
+
+
+def was_not_placed(run: RunView) -> bool:
+    """Whether a run ended because its call was never placed."""
+    return run.error.startswith(NOT_PLACED)
 
 
 def this_life(job: JobView) -> Sequence[RunView]:

@@ -23,7 +23,7 @@ class Outcome(StrEnum):
     ABORT = "ABORT"
     """It was called off."""
     WEBHOOK_LOST = "WEBHOOK_LOST"
-    """Nobody told its end, and the provider, asked at the deadline, knows of no such call."""
+    """No end was reported, and the provider does not know it at the deadline either."""
     NUMBER_UNAVAILABLE = "NUMBER_UNAVAILABLE"
     """The provider would not call from the number; nobody's phone has rung."""
     PRECHECK_FAILED = "PRECHECK_FAILED"
@@ -40,6 +40,9 @@ OF_STATUS: Mapping[CallStatus, Outcome] = MappingProxyType(
     }
 )
 """The outcome of each status in which a call has ended."""
+
+NOT_PLACED = "NOT_PLACED"
+"""With this begins the reason of a run whose call was never placed: it is no attempt."""
 
 _WORDS = {str(one): one for one in Outcome} | {
     # Your own table said so when the lead was to be called.

@@ -18,17 +18,15 @@ from headway.systems.calls.hearing import (
     template_of,
     told_of,
 )
-from headway.systems.calls.lead import call_of
+from headway.systems.calls.lead import call_of, this_life, was_not_placed
 from headway.systems.calls.lead_args import LeadArgs, read_args
-from headway.systems.calls.outcome import OF_STATUS, Outcome
+from headway.systems.calls.outcome import NOT_PLACED, OF_STATUS, Outcome
 from headway.systems.calls.seen.tally import Event
+from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.template import Template
 from headway.systems.calls.verdict import judge
 from headway.systems.telephony.seeking import SKEW_MS
-from headway.systems.telephony.voice import CallEvent, Sought
-
-AWAY = "1m"
-"""How long a line is kept before a provider that does not answer is asked again."""
+from headway.systems.telephony.voice import CallEvent, NotFound, Sought
 
 _log = logging.getLogger("headway.calls")
 
@@ -42,7 +40,8 @@ async def ask(desk: Desk, awaited: Awaited) -> Running | Ended | Unknown:
 
     Returns:
         It goes on, or nobody can say yet: then the line stays taken. It has ended. Or, at the
-        deadline, the provider knows of no such call: its webhook is lost.
+        deadline, the provider names no call: it was never placed, and the lead goes back; or that
+        is not certain, and its webhook is lost.
 
     Raises:
         StoreError: the store is away; it is asked again.
@@ -56,7 +55,7 @@ async def ask(desk: Desk, awaited: Awaited) -> Running | Ended | Unknown:
     except (ProviderError, StoreError) as away:
         # A line is not freed under a live call.
         _log.warning("lead %s: what became of its call cannot be asked: %s", job.id, away)
-        return Running(extend=AWAY)
+        return Running(extend=f"{desk.settings.ask_again}ms")
 
 
 async def _asked(desk: Desk, job: JobView, run: RunView) -> Running | Ended:
@@ -68,24 +67,61 @@ async def _asked(desk: Desk, job: JobView, run: RunView) -> Running | Ended:
     """
     template = await template_of(desk, job)
     # What counts is when it is asked: a call can begin while the provider looks.
-    left_ms = (run.handed_at or 0) + desk.settings.call_deadline - await _now(desk)
+    now = await _now(desk)
+    left_ms = (run.handed_at or 0) + desk.settings.call_deadline - now
     event = await _look_up(desk, job, run, read_args(job.args), template)
-    if event is not None and not event.status.ended:
+    if isinstance(event, NotFound):
+        if left_ms > 0:
+            # It may begin yet, or its webhook tell: the deadline decides.
+            return Running(extend=f"{left_ms}ms")
+        if event is NotFound.NO_CALL and run.handed_at:
+            unlisted_ms = certain_at(run.handed_at, desk.settings) - now
+            if unlisted_ms > 0:
+                return Running(extend=f"{unlisted_ms}ms")
+            if sum(map(was_not_placed, this_life(job))) < desk.settings.most_refused:
+                return await _not_placed(desk, job, run)
+        desk.tally.happened(Event.WEBHOOK_LOST, number_of(job, run.run))
+        return await _ended(desk, job, run, template, Outcome.WEBHOOK_LOST, None)
+    if not event.status.ended:
         if job.cancel_requested:
             # It was called off when nobody knew yet which call it is.
             await desk.parts.exchange.voice(event.provider).hang_up(event.call_id)
         extend_ms = left_ms if left_ms > 0 else desk.settings.ask_again
         return Running(extend=f"{extend_ms}ms", known_as=name_of(event))
-    number = number_of(job, run.run)
-    if event is None:
-        if left_ms > 0:
-            # It may begin yet, or its webhook tell: the deadline decides.
-            return Running(extend=f"{left_ms}ms")
-        desk.tally.happened(Event.WEBHOOK_LOST, number)
-        return await _ended(desk, job, run, template, Outcome.WEBHOOK_LOST, None)
     if left_ms <= 0:
-        desk.tally.happened(Event.WEBHOOK_LOST, number)
+        desk.tally.happened(Event.WEBHOOK_LOST, number_of(job, run.run))
     return await _ended(desk, job, run, template, OF_STATUS[event.status], event)
+
+
+def certain_at(handed_at: int, settings: CallsSettings) -> int:
+    """From when on a call that no provider lists was definitely never placed.
+
+    No worker asks for a call later than half the deadline after the hand-over (`dial_stage`), and
+    what was asked for is listed within `listing_lag`.
+
+    Args:
+        handed_at: when the lead was handed over, ms UTC.
+        settings: of this system.
+    """
+    return handed_at + settings.call_deadline // 2 + settings.listing_lag
+
+
+async def _not_placed(desk: Desk, job: JobView, run: RunView) -> Ended:
+    """Brings a lead back that nobody was asked to call: the attempt was not made."""
+    _log.warning("lead %s: the call of run %d was never placed; it goes back", job.id, run.run)
+    await _back_in_table(desk, job, run)
+    return Ended(
+        "retry",
+        reason=f"{NOT_PLACED}: the provider knows of no such call",
+        after="0s",
+        stage=CHECK,
+    )
+
+
+async def _back_in_table(desk: Desk, job: JobView, run: RunView) -> None:
+    row = read_args(job.args).row
+    if desk.table is not None and row:
+        await desk.table.again(row, ref=ref_of(job, run))
 
 
 async def _ended(
@@ -100,9 +136,7 @@ async def _ended(
     verdict = judge(job, run.run, template, outcome, "" if event is None else event.reason)
     known_as = "" if event is None else name_of(event)
     if verdict.final == "retry":
-        row = read_args(job.args).row
-        if desk.table is not None and row:
-            await desk.table.again(row, ref=ref_of(job, run))
+        await _back_in_table(desk, job, run)
         after = f"{verdict.after_ms}ms"
         return Ended("retry", reason=verdict.reason, after=after, stage=CHECK, known_as=known_as)
     number = number_of(job, run.run)
@@ -115,8 +149,11 @@ async def _ended(
 
 async def _look_up(
     desk: Desk, job: JobView, run: RunView, args: LeadArgs, template: Template
-) -> CallEvent | None:
+) -> CallEvent | NotFound:
     """What the provider says; those that may have been asked to call are all asked.
+
+    `NO_CALL` is said only if all of them were asked, and none lists a call that fits and is not
+    known to be another lead's.
 
     Raises:
         ProviderUnsure: one that may know cannot be asked.
@@ -128,6 +165,7 @@ async def _look_up(
     if call is None and said is not None:
         call = said.provider, said.call_id
     others = [known[1] for one in job.runs if one is not run and (known := call_of(one))]
+    unclear = call is not None
     if call is not None:
         named: tuple[str, ...] = (call[0],)
     else:
@@ -137,6 +175,8 @@ async def _look_up(
         # Who was asked to call is nowhere on record, and the number or its template may have
         # changed since then: all are asked, the likely ones first.
         named = (*first, *template.providers, *voices)
+        # A number that is not in the directory any more may have had a provider that is gone too.
+        unclear = own is None or not set(named) <= set(voices)
     names = [one for one in dict.fromkeys(named) if one in voices]
     sought = Sought(
         ref=ref_of(job, run),
@@ -148,12 +188,14 @@ async def _look_up(
     )
     for name in names:
         found = await voices[name].look_up(sought)
-        if found is not None and (call is not None or not await _is_anothers(desk, job, found)):
+        if isinstance(found, NotFound):
+            unclear = unclear or found is NotFound.UNCLEAR
+        elif call is not None or not await _is_anothers(desk, job, found):
             return found
     if not names:
         message = "none of the providers that may have called is in the settings any more"
         raise ProviderUnsure(message, hint="add the number's provider to [telephony] again")
-    return None
+    return NotFound.UNCLEAR if unclear else NotFound.NO_CALL
 
 
 async def _is_anothers(desk: Desk, job: JobView, found: CallEvent) -> bool:

@@ -26,6 +26,8 @@ class CallsSettings(BaseModel):
         checks_at_once: leads whose pre-checks run at once.
         call_deadline: how long a call may go on without a word before its provider is asked.
         ask_again: how long a provider that says "still running", or nothing, is left alone.
+        listing_lag: how long after it was asked for a call a provider may list it at the latest;
+            one that is not listed by then was never placed.
         jitter: leads due at one moment are spread over so long, never before it.
         number_rest: how long a number is left alone that its provider refused to call from.
         provider_rest: the same where the provider refused all, and did not say how long.
@@ -47,6 +49,7 @@ class CallsSettings(BaseModel):
     checks_at_once: int = Field(default=100, ge=1)
     call_deadline: Shortest = 1_800_000
     ask_again: Shortest = 300_000
+    listing_lag: Shortest = 300_000
     jitter: Span = 200
     number_rest: Shortest = 300_000
     provider_rest: Shortest = 30_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headway.contract.views import JobView, RunView
-from headway.systems.calls.lead import this_life
+from headway.systems.calls.lead import is_attempt, this_life
 from headway.systems.calls.outcome import Outcome, outcome_in, reason_of
 from headway.systems.calls.template import Template
 
@@ -54,7 +54,7 @@ def judge(
 def calls_made(runs: Sequence[RunView], run: int) -> int:
     """How many calls these runs made, this one included; a number's refusal is no call."""
     return 1 + sum(
-        one.handed_at is not None
+        is_attempt(one)
         and one.run != run
         and outcome_in(one.error) is not Outcome.NUMBER_UNAVAILABLE
         for one in runs

@@ -69,7 +69,8 @@ class FailBody(PulledBody):
 
     error: ErrorText = Field(default="", description="What went wrong, for people.")
     after: Span | None = Field(
-        default=None, description="When to try again; else exponentially, capped at an hour."
+        default=None,
+        description="When to try again; else after 10 s, 80 s, 11 min, 1 h, or half of that.",
     )
     dead: bool = Field(default=False, description="No further attempt is wanted.")
 

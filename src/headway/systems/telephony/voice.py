@@ -28,6 +28,15 @@ class CallStatus(StrEnum):
         return self not in {CallStatus.QUEUED, CallStatus.RINGING, CallStatus.IN_PROGRESS}
 
 
+class NotFound(StrEnum):
+    """Why a provider names no call that is sought."""
+
+    NO_CALL = "no_call"
+    """It lists none that fits, neither queued nor running nor ended."""
+    UNCLEAR = "unclear"
+    """Several fit and all of them have ended, or it does not know the id any more."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Say:
     """A script: these words, then the call ends."""
@@ -190,15 +199,15 @@ class Voice(Protocol):
         """
         ...
 
-    async def look_up(self, sought: Sought) -> CallEvent | None:
+    async def look_up(self, sought: Sought) -> CallEvent | NotFound:
         """Asks what became of a call.
 
         Without its id it is sought by who called whom and when. It is never guessed: see
         `seeking.the_one`.
 
         Returns:
-            Where it stands; None if the provider knows of no such call, or of several of which it
-            could be each, and all of them have ended.
+            Where it stands, or why the provider names none. `NO_CALL` is proof that none was
+            placed only once the provider's listing has caught up with what it was asked.
 
         Raises:
             ProviderUnsure: it cannot be asked now, or one of several that it could be still runs.

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from headway.contract.claims import Claimed
 from headway.contract.definitions import DeclareLane, LaneSpec
+from headway.contract.outcomes import Succeeded
+from headway.core.gates.slots import Slots
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LANE, PlayedWorker
+from headway.testing.jobs import use_of
+
+LINE = Slots("line", 1)
+REPO = Slots("repo:{url}", 1)
 
 
 def shares(runs: list[Claimed]) -> Counter[str]:
@@ -26,6 +34,24 @@ async def fair_lane(rig: Rig, **weights: int) -> PlayedWorker:
     spec = LaneSpec(name=LANE, fair="tenant", weights=tuple(weights.items()))
     await rig.define(DeclareLane(spec=spec))
     return rig.worker()
+
+
+async def turns(worker: PlayedWorker, n: int, count: int, claims: int = 1) -> list[str]:
+    """The tenants that start, one after the other, at a gate of one permit.
+
+    Args:
+        worker: who claims and ends all that it got, again and again.
+        n: how many jobs each claim asks for.
+        count: how many starts at the gate.
+        claims: how many claims there are between two ends.
+    """
+    order: list[str] = []
+    for _ in range(count):
+        runs = [run for _ in range(claims) for run in await worker.take(n)]
+        (held,) = [run for run in runs if run.gated]
+        order.append(held.tenant)
+        await worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+    return order
 
 
 class FairnessGroup(ConformanceGroup):
@@ -91,3 +117,62 @@ class FairnessGroup(ConformanceGroup):
         first = await rig.add_many(10, tenant="acme")
         await rig.add_many(10, tenant="beta")
         assert await rig.worker().take_ids(10) == [job.id for job in first]
+
+    @pytest.mark.parametrize("n", [1, 2, 5])
+    async def test_tenants_take_turns_at_a_full_gate_whatever_the_size_of_a_claim(
+        self, rig: Rig, n: int
+    ) -> None:
+        await rig.declare(LINE)
+        worker = await fair_lane(rig)
+        await rig.add_many(30, tenant="big", gates=(use_of(LINE),))
+        await rig.add_many(8, tenant="small", gates=(use_of(LINE),))
+        order = await turns(worker, n, 38)
+        assert Counter(order) == {"big": 30, "small": 8}
+        assert order[:16] == ["big", "small"] * 8
+
+    @pytest.mark.parametrize("n", [1, 4])
+    async def test_tenants_share_a_full_gate_by_weight(self, rig: Rig, n: int) -> None:
+        await rig.declare(LINE)
+        worker = await fair_lane(rig, acme=3, beta=2)
+        for tenant in ("core", "beta", "acme"):
+            await rig.add_many(40, tenant=tenant, gates=(use_of(LINE),))
+        for _ in range(3):
+            assert Counter(await turns(worker, n, 12)) == {"acme": 6, "beta": 4, "core": 2}
+
+    @pytest.mark.parametrize("n", [1, 5])
+    async def test_starts_of_others_elsewhere_change_no_turn_at_a_full_gate(
+        self, rig: Rig, n: int
+    ) -> None:
+        """Three tenants wait at the line, while jobs of the first pass no gate."""
+        await rig.declare(LINE)
+        worker = await fair_lane(rig, beta=2)
+        for tenant in ("acme", "beta", "core"):
+            await rig.add_many(60, tenant=tenant, gates=(use_of(LINE),))
+        await rig.add_many(400, tenant="acme", kind="free")
+        # Acme has had more than both by what passes no gate, from its second claim on.
+        got = Counter(await turns(worker, n, 30, claims=3))
+        assert got["acme"] <= 2
+        assert abs(got["beta"] - 2 * got["core"]) <= 3
+
+    @pytest.mark.parametrize("n", [1, 5])
+    async def test_tenants_take_turns_at_a_keyed_gate_while_another_starts_elsewhere(
+        self, rig: Rig, n: int
+    ) -> None:
+        await rig.declare(REPO)
+        worker = await fair_lane(rig)
+        for tenant in ("beta", "core"):
+            await rig.add_many(10, tenant=tenant, gates=(use_of(REPO, url="a"),))
+        await rig.add_many(300, tenant="acme", kind="free")
+        assert await turns(worker, n, 10, claims=3) == ["beta", "core"] * 5
+
+    async def test_tenant_that_full_gates_held_back_makes_nothing_up(self, rig: Rig) -> None:
+        await rig.declare(LINE)
+        worker = await fair_lane(rig)
+        await rig.add_many(60, tenant="beta", gates=(use_of(LINE),))
+        (held,) = await worker.take(2)
+        await rig.add_many(200, tenant="acme")
+        await one_by_one(worker, 60)
+        await rig.cap("line", 1_000)
+        await worker.settle(Succeeded(held.id, held.run))
+        got = shares(await one_by_one(worker, 40))
+        assert abs(got["acme"] - got["beta"]) <= 2

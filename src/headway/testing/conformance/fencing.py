@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -26,15 +27,28 @@ from headway.contract.outcomes import (
     Succeeded,
     Verdict,
 )
+from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateUse
+from headway.core.job import DEFAULT_POLICY, JobPolicy
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
-from headway.testing.jobs import use_of
+from headway.testing.jobs import POLICY, use_of
 
 LINE = Slots("line", 3)
 PHONE = Slots("phone:{phone}", 1)
+NUMBERS = Pool("numbers", {"+1": 1, "+2": 1})
+
+# Only a job without a key and with the default retention takes the stores' short paths.
+SHAPES: dict[str, tuple[JobPolicy, tuple[GateUse, ...]]] = {
+    "plain": (DEFAULT_POLICY, ()),
+    "shared": (DEFAULT_POLICY, (use_of(LINE),)),
+    "keyed": (DEFAULT_POLICY, (use_of(PHONE, phone="1"),)),
+    "pool": (DEFAULT_POLICY, (use_of(NUMBERS),)),
+    "long way": (POLICY, (use_of(LINE), use_of(PHONE, phone="1"))),
+}
 
 
 class Scene(NamedTuple):
@@ -109,7 +123,9 @@ def all_writes(run: Claimed) -> list[Outcome]:
         GaveBack(*fence, gate="line"),
         GaveBack(*fence, gate="phone:1"),
         FoundUnfit(*fence, reason="late"),
+        Succeeded(*fence),
         Succeeded(*fence, result=b"9"),
+        Succeeded(*fence, result=b'"' + b"9" * 1_000 + b'"'),
         Failed(*fence, error="late", after_ms=1),
         Died(*fence, reason="late"),
         Snoozed(*fence, after_ms=1),
@@ -118,15 +134,143 @@ def all_writes(run: Claimed) -> list[Outcome]:
     ]
 
 
+Batch = Callable[[Outcome, Claimed], list[Outcome]]
+"""Makes the batch that carries a success; the run is another one, which its sender holds."""
+
+BATCHES: dict[str, Batch] = {
+    "alone": lambda outcome, _: [outcome],
+    "behind a success": lambda outcome, own: [Succeeded(own.id, own.run), outcome],
+    "before a success": lambda outcome, own: [outcome, Succeeded(own.id, own.run)],
+    "behind a failure": lambda outcome, own: [Failed(own.id, own.run), outcome],
+    "twice": lambda outcome, _: [outcome, outcome],
+}
+
+
+class Forgery(NamedTuple):
+    """A fence of which one component is wrong."""
+
+    sender: PlayedWorker
+    fence: Claimed
+
+
+async def earlier_run(_rig: Rig, owner: PlayedWorker, run: Claimed) -> Forgery:
+    """The run before the live one, by the worker that holds both."""
+    return Forgery(owner, run._replace(run=run.run - 1))
+
+
+async def later_run(_rig: Rig, owner: PlayedWorker, run: Claimed) -> Forgery:
+    """A run that has not begun."""
+    return Forgery(owner, run._replace(run=run.run + 1))
+
+
+async def other_worker(rig: Rig, _owner: PlayedWorker, run: Claimed) -> Forgery:
+    """The live run, by another worker with a live lease."""
+    return Forgery(rig.worker(), run)
+
+
+async def other_job(rig: Rig, owner: PlayedWorker, run: Claimed) -> Forgery:
+    """The live run's number, of a job that another worker holds."""
+    job = await rig.add(lane="elsewhere", policy=DEFAULT_POLICY, key=None, expires_at=None)
+    other = rig.worker()
+    for _ in range(run.run):
+        held = await other.take_one("elsewhere")
+        if held.run < run.run:
+            await other.settle(Released(held.id, held.run))
+    return Forgery(owner, run._replace(id=job.id))
+
+
+FORGERIES = [earlier_run, later_run, other_worker, other_job]
+
+
 class FencingGroup(ConformanceGroup):
     """The fence is the job, its run and the worker's random id."""
 
+    @pytest.mark.parametrize("awaits", [False, True], ids=["running", "awaiting"])
+    @pytest.mark.parametrize("shape", SHAPES)
+    @pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
+    async def test_every_write_is_fenced_by_job_run_and_worker_in_every_batch(
+        self,
+        rig: Rig,
+        forge: Callable[[Rig, PlayedWorker, Claimed], Awaitable[Forgery]],
+        shape: str,
+        awaits: bool,
+    ) -> None:
+        await rig.declare(LINE, PHONE, NUMBERS)
+        policy, gates = SHAPES[shape]
+        job = await rig.add(gates=gates, policy=policy, key=None, expires_at=None)
+        owner = rig.worker()
+        first = await owner.take_one()
+        await owner.settle(Released(first.id, first.run))
+        run = await owner.take_one()
+        if awaits:
+            await owner.settle(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
+        sender, fence = await forge(rig, owner, run)
+        await rig.add_many(20, lane="own", policy=DEFAULT_POLICY, key=None, expires_at=None)
+        # Of the run that is forged: a store may write jobs of the same run in one statement.
+        for _ in range(1, fence.run):
+            held = await sender.take(20, "own")
+            await sender.settle(*(Released(one.id, one.run) for one in held))
+        own = iter(await sender.take(20, "own"))
+        child = rig.jobs.make()
+        before = await rig.view(job.id), await rig.view(fence.id), await rig.gates()
+        writes = all_writes(fence)
+        closing = Closing(gate="line", for_ms=1)
+        with_parts = [replace(one, then=(child,), close=(closing,)) for one in writes]
+        last = next(own)
+        batches = [writes, [Failed(last.id, last.run), *with_parts]]
+        for outcome in writes:
+            # Only a success may take a short path, and only if its whole batch may.
+            if isinstance(outcome, Succeeded):
+                batches += [batch(outcome, next(own)) for batch in BATCHES.values()]
+        for sent in batches:
+            verdicts = await sender.settle(*sent)
+            for one, verdict in zip(sent, verdicts, strict=True):
+                if one.job == fence.id:
+                    assert verdict in {Verdict.LOST, Verdict.ALREADY}, one
+                else:
+                    assert verdict is Verdict.DONE, one
+        reply = await sender.beat(
+            (fence.id, fence.run), progress=[(fence.id, fence.run, b'{"done":9}')]
+        )
+        assert reply.lost == ((fence.id, fence.run),)
+        after = await rig.view(job.id), await rig.view(fence.id), await rig.gates()
+        assert after == before
+        assert await rig.missing(child.id)
+        if not awaits:
+            assert await owner.say(Succeeded(run.id, run.run)) is Verdict.DONE
+
+    @pytest.mark.parametrize("result", [None, b"9"], ids=["no result", "a result"])
+    @pytest.mark.parametrize("shape", SHAPES)
+    @pytest.mark.parametrize("batch", BATCHES)
+    async def test_success_gives_back_all_its_permits_in_every_batch(
+        self, rig: Rig, batch: str, shape: str, result: bytes | None
+    ) -> None:
+        await rig.declare(LINE, PHONE, NUMBERS)
+        await rig.cap("line", 1)
+        policy, gates = SHAPES[shape]
+        jobs = await rig.add_many(6, gates=gates, policy=policy, key=None, expires_at=None)
+        await rig.add_many(6, lane="own", policy=DEFAULT_POLICY, key=None, expires_at=None)
+        worker = rig.worker()
+        started: list[str] = []
+        while runs := await worker.take(6):
+            for run in runs:
+                (own,) = await worker.take(1, "own")
+                outcome = Succeeded(run.id, run.run, result=result)
+                verdicts = await worker.settle(*BATCHES[batch](outcome, own))
+                assert Verdict.LOST not in verdicts
+                started.append(run.id)
+        assert started == [job.id for job in jobs]
+        for state in await rig.gates():
+            assert (state.used, state.holders) == (0, ()), state.name
+
+    @pytest.mark.parametrize("shape", ["plain", "shared", "long way"])
     @pytest.mark.parametrize("oust", OUSTINGS, ids=lambda oust: oust.__name__)
     async def test_every_write_of_a_stale_run_is_refused_and_changes_nothing(
-        self, rig: Rig, oust: Ousting
+        self, rig: Rig, oust: Ousting, shape: str
     ) -> None:
         await rig.declare(LINE, PHONE)
-        await rig.add(gates=(use_of(LINE), use_of(PHONE, phone="1")), expires_at=None)
+        policy, gates = SHAPES[shape]
+        await rig.add(gates=gates, policy=policy, key=None, expires_at=None)
         worker = rig.worker()
         run = await worker.take_one()
         await oust(Scene(rig, worker, run))

@@ -35,6 +35,7 @@ ORDERS = TokenSpec(
     ),
     tenants=("acme", ""),
     lanes=("calls", "send_*"),
+    closes=("rate:*", "numbers/+1555"),
     expires_at=1_900_000_000_002,
 )
 SENDER = TokenSpec(

@@ -200,6 +200,19 @@ class ReconcileGroup(ConformanceGroup):
         await rig.pass_time(10_000)
         assert await rig.state(call.id) is State.DEAD
 
+    async def test_provider_is_asked_once_though_its_worker_is_swept_in_parts(
+        self, rig: Rig
+    ) -> None:
+        call = await dial(rig, policy=ASKING)
+        first = await rig.add(priority=0, expires_at=None)
+        assert await call.worker.take_ids() == [first.id]
+        rig.clock.advance(TIMEOUT_MS + LEASE_MS)
+        for _ in range(4):
+            await rig.store.sweep(1)
+        assert await rig.state(first.id) is not State.RUNNING
+        assert await rig.state(call.id) is State.AWAITING
+        assert len(await reconcilers(rig)) == 1
+
     async def test_provider_is_asked_each_time_though_others_took_the_ids_of_those_who_ask(
         self, rig: Rig
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.contract.outcomes import HandedOver, Succeeded, Verdict
+from headway.contract.outcomes import Failed, HandedOver, Succeeded, Verdict
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
@@ -220,6 +220,73 @@ class SweepGroup(ConformanceGroup):
         for _ in range(5):
             done += (await rig.store.sweep(2)).expired
         assert done == 5
+
+    async def test_sweep_takes_a_dead_workers_jobs_in_parts_and_in_order(self, rig: Rig) -> None:
+        jobs = await rig.add_many(25)
+        worker, other = rig.worker(), rig.worker()
+        runs = await worker.take(25)
+        handed = [HandedOver(r.id, r.run, key=r.id, timeout_ms=600_000) for r in runs[5:8]]
+        await worker.settle(*handed)
+        await rig.add()
+        await other.take_one()
+        await rig.cancel(runs[-1].id)
+        rig.clock.advance(LEASE_MS)
+        for done in (10, 20, 26):
+            reply = await rig.store.sweep(10)
+            assert reply.again is (done < 26)
+            held = [State.AWAITING if run in runs[5:8] else State.RUNNING for run in runs[done:]]
+            states = await rig.states(*jobs)
+            assert states[done:] == held
+            assert State.RUNNING not in states[:done]
+            for run in runs:
+                assert await worker.say(Succeeded(run.id, run.run)) is Verdict.LOST
+                assert await worker.say(Failed(run.id, run.run, error="no")) is Verdict.LOST
+            assert await rig.states(*jobs) == states
+            await rig.check()
+        assert states[:24] == [State.SCHEDULED] * 5 + [State.AWAITING] * 3 + [State.SCHEDULED] * 16
+        assert states[24] is State.CANCELLED
+        assert (await rig.store.sweep(10)).again is False
+        assert await rig.total("lost") == 23
+        rig.clock.advance(100_000)
+        again = await rig.worker().take(30)
+        assert {run.id for run in again} >= {run.id for run in (*runs[:5], *runs[8:24])}
+        assert {run.attempt for run in again} == {2}
+
+    async def test_sweep_is_bounded_over_the_jobs_of_all_dead_workers(self, rig: Rig) -> None:
+        await rig.add_many(12)
+        for _ in range(3):
+            assert len(await rig.worker().take(4)) == 4
+        rig.clock.advance(LEASE_MS)
+        replies = [await rig.store.sweep(6) for _ in range(3)]
+        assert [(reply.lost, reply.again) for reply in replies] == [
+            (6, True),
+            (6, True),
+            (0, False),
+        ]
+
+    async def test_beat_amid_the_sweeps_of_its_worker_revives_none_of_its_runs(
+        self, rig: Rig
+    ) -> None:
+        await rig.add_many(5)
+        worker = rig.worker()
+        runs = await worker.take(5)
+        rig.clock.advance(LEASE_MS)
+        assert (await rig.store.sweep(2)).lost == 2
+        reply = await worker.beat(*runs)
+        assert reply.lost == tuple((run.id, run.run) for run in runs)
+        assert await rig.total("lost") == 5
+        assert await worker.say(Succeeded(runs[4].id, runs[4].run)) is Verdict.LOST
+        assert (await rig.store.sweep(2)).lost == 0
+
+    async def test_worker_with_jobs_left_is_found_however_long_ago_it_was_seen(
+        self, rig: Rig
+    ) -> None:
+        jobs = await rig.add_many(3)
+        await rig.worker().take(3)
+        rig.clock.advance(2 * 3_600_000)
+        for left in (2, 1, 0):
+            await rig.store.sweep(1)
+            assert (await rig.states(*jobs)).count(State.RUNNING) == left
 
     async def test_sweep_says_when_there_is_something_to_do(self, rig: Rig) -> None:
         await rig.add(expires_at=None)

@@ -200,6 +200,45 @@ class TrailGroup(ConformanceGroup):
         assert lines == sorted(lines, reverse=True)
         assert len(lines) == 9
 
+    async def test_trail_is_forgotten_after_its_retention_a_bounded_number_a_sweep(
+        self, rig: Rig
+    ) -> None:
+        for number in range(9):
+            await rig.cap(("all", "tenant:acme")[number % 2], number)
+            rig.clock.advance(1)
+        first = await rig.store.read(TrailQuery(limit=4))
+        rig.clock.advance(100)
+        assert (await rig.store.sweep(3, keep_trail_ms=109)).removed == 0
+        reply = await rig.store.sweep(3, keep_trail_ms=105)
+        assert (reply.removed, reply.again) == (3, True)
+        reply = await rig.store.sweep(3, keep_trail_ms=105)
+        assert (reply.removed, reply.again) == (1, False)
+        left = [line.at for line in (await rig.dump()).trail]
+        assert left == [rig.clock() - ago for ago in (105, 104, 103, 102, 101)]
+        for target, count in (("all", 3), ("tenant:acme", 2)):
+            page = await rig.store.read(TrailQuery(target=target))
+            assert len(page.rows) == count
+        # A page that was begun before goes on with what is left.
+        page = await rig.store.read(TrailQuery(cursor=first.cursor, limit=4))
+        assert [line.at for line in page.rows] == left[:1]
+        assert page.cursor is None
+
+    async def test_newest_line_of_the_trail_stays_and_later_ones_come_after_it(
+        self, rig: Rig
+    ) -> None:
+        for number in range(3):
+            await rig.cap("all", number)
+        rig.clock.advance(100)
+        assert (await rig.store.sweep(100, keep_trail_ms=50)).removed == 2
+        assert (await rig.store.sweep(100, keep_trail_ms=50)).removed == 0
+        (kept,) = (await rig.dump()).trail
+        await rig.cap("all", 3)
+        page = await rig.store.read(TrailQuery(limit=1))
+        assert page.rows[0].at == rig.clock()
+        page = await rig.store.read(TrailQuery(cursor=page.cursor, limit=1))
+        assert page.rows == (kept,)
+        assert (await rig.store.sweep(100, keep_trail_ms=50)).removed == 1
+
     @pytest.mark.parametrize("target", ["all", "tenant:acme"])
     async def test_trail_of_one_target_shows_its_lines_alone(self, rig: Rig, target: str) -> None:
         for number, name in enumerate(("all", "tenant:acme", "all", "kind:dial")):

@@ -55,6 +55,29 @@ class RestoreGroup(ConformanceGroup):
         members = {one.name: one.used for one in (await rig.gate("numbers")).members}
         assert members == {"numbers/a": 0, "numbers/b": 1}
 
+    @pytest.mark.parametrize("ahead_ms", [-60_000, 0, 7_000])
+    async def test_restored_job_was_created_before_its_run_began(
+        self, rig: Rig, ahead_ms: int
+    ) -> None:
+        began_at = rig.clock() + ahead_ms
+        job = rig.jobs.make()
+        flight = replace(under_way(rig, job, "call-1"), since_at=began_at)
+        await rig.store.restore([flight])
+        view = await rig.view(job.id)
+        assert view.created_at == min(rig.clock(), began_at)
+        assert view.runs[0].claimed_at == began_at
+
+    async def test_job_that_was_queued_here_is_never_taken_up_before_it_was_created(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add()
+        created_at = rig.clock()
+        flight = replace(under_way(rig, job, "call-1"), newer=True)
+        await rig.store.restore([flight])
+        view = await rig.view(job.id)
+        assert view.state is State.AWAITING
+        assert view.created_at == view.runs[0].claimed_at == created_at
+
     async def test_restored_job_is_never_dispatched(self, rig: Rig) -> None:
         job = rig.jobs.make()
         await rig.store.restore([under_way(rig, job, "call-1")])

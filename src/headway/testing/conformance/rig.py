@@ -209,6 +209,10 @@ class Rig:
         assert len(page.rows) == 1, f"the gate {name} is shown {len(page.rows)} times"
         return page.rows[0]
 
+    async def gates(self) -> tuple[GateState, ...]:
+        """All gates as they stand, by name."""
+        return (await self.store.read(GatesQuery(limit=1000))).rows
+
     async def used(self, name: str) -> int:
         """Permits out of a gate, or starts in its window."""
         return (await self.gate(name)).used
@@ -244,7 +248,7 @@ class Rig:
         counted = {state: n for state, n in stats.counts.items() if n}
         assert counted == Counter(str(job.state) for job in jobs.values())
         held = {State.RUNNING, State.AWAITING}
-        for gate in (await self.store.read(GatesQuery(limit=1000))).rows:
+        for gate in await self.gates():
             for holder in gate.holders:
                 assert jobs[holder.job].state in held, f"{holder} holds and is not held"
         for job in jobs.values():

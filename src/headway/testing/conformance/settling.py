@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from headway.contract.claims import Claimed
+from headway.contract.operate import Verb
 from headway.contract.outcomes import (
     Died,
     Failed,
@@ -14,22 +17,68 @@ from headway.contract.outcomes import (
     NextStage,
     Outcome,
     Released,
+    Returned,
     Snoozed,
     Succeeded,
     Verdict,
 )
+from headway.contract.signals import Decided
 from headway.core.errors import CallerError, InvalidValue, UnknownGate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR
+from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
-from headway.testing.conformance.worker import LANE
+from headway.testing.conformance.worker import LANE, PlayedWorker
 from headway.testing.jobs import POLICY, use_of
 
 LINE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
+
+
+TWICE = replace(POLICY, retry=replace(POLICY.retry, attempts=2), on_deadline="retry")
+
+
+async def _hand_over(rig: Rig, worker: PlayedWorker, run: Claimed, *last: Outcome) -> None:
+    await worker.settle(HandedOver(run.id, run.run, key="call", timeout_ms=9_000), *last)
+    if not last:
+        await worker.settle(Returned(run.id, run.run))
+        await rig.tell("call", Decided.DEAD)
+
+
+async def _cancel(rig: Rig, worker: PlayedWorker, run: Claimed) -> None:
+    await rig.cancel(run.id)
+    await worker.settle(Released(run.id, run.run))
+
+
+async def _cancel_though_done(rig: Rig, worker: PlayedWorker, run: Claimed) -> None:
+    await rig.cancel(run.id)
+    await worker.settle(Succeeded(run.id, run.run, result=b"1"))
+
+
+async def _unused(rig: Rig, worker: PlayedWorker, run: Claimed) -> None:
+    del rig, run
+    await worker.beat(request=worker.request)
+
+
+ENDS_WITHOUT_ERROR: dict[str, Callable[[Rig, PlayedWorker, Claimed], Awaitable[object]]] = {
+    "succeeded": lambda _, worker, run: worker.settle(Succeeded(run.id, run.run)),
+    "result": lambda _, worker, run: worker.settle(Succeeded(run.id, run.run, result=b"1")),
+    "failed": lambda _, worker, run: worker.settle(Failed(run.id, run.run)),
+    "dead": lambda _, worker, run: worker.settle(Died(run.id, run.run, reason="bad number")),
+    "snoozed": lambda _, worker, run: worker.settle(Snoozed(run.id, run.run, after_ms=9)),
+    "next": lambda _, worker, run: worker.settle(NextStage(run.id, run.run, stage="dial")),
+    "released": lambda _, worker, run: worker.settle(Released(run.id, run.run)),
+    "unused": _unused,
+    "cancelled": _cancel,
+    "cancelled though done": _cancel_though_done,
+    "handed over, dead": _hand_over,
+    "handed over, snoozed": lambda rig, worker, run: _hand_over(
+        rig, worker, run, Snoozed(run.id, run.run, after_ms=9)
+    ),
+}
 
 
 class SettleGroup(ConformanceGroup):
@@ -67,6 +116,24 @@ class SettleGroup(ConformanceGroup):
         assert (view.state, view.error, len(view.runs)) == (State.DEAD, "boom 3", 3)
         assert view.reason
 
+    async def test_delays_between_attempts_grow_for_each_job_until_the_cap(self, rig: Rig) -> None:
+        retry = RetryPolicy(attempts=9, base_ms=1_000, cap_ms=20_000)
+        jobs = await rig.add_many(8, policy=replace(POLICY, retry=retry))
+        worker = rig.worker()
+        delays = {job.id: list[int]() for job in jobs}
+        for attempt in range(1, 9):
+            whole_ms = min(20_000, 1_000 * 2 ** (attempt - 1))
+            for run in await worker.take(8):
+                await worker.settle(Failed(run.id, run.run, error="boom"))
+                delay_ms = (await rig.view(run.id)).due_at - rig.clock()
+                assert whole_ms // 2 <= delay_ms <= whole_ms
+                delays[run.id].append(delay_ms)
+            rig.clock.advance(whole_ms)
+        for found in delays.values():
+            assert len(found) == 8
+            assert found[:5] == sorted(found[:5])
+        assert len({tuple(found) for found in delays.values()}) > 1
+
     async def test_failure_can_say_when_to_try_again(self, rig: Rig) -> None:
         one, two = await rig.add(), await rig.add()
         worker = rig.worker()
@@ -94,6 +161,41 @@ class SettleGroup(ConformanceGroup):
         await worker.settle(Died(run.id, run.run, reason="bad number", error="+1 is none"))
         view = await rig.view(job.id)
         assert (view.state, view.reason, view.error) == ("dead", "bad number", "+1 is none")
+
+    @pytest.mark.parametrize("end", list(ENDS_WITHOUT_ERROR))
+    async def test_run_that_ends_without_an_error_shows_none_of_an_earlier_run(
+        self, rig: Rig, end: str
+    ) -> None:
+        job = await rig.add(policy=TWICE)
+        worker = rig.worker()
+        first = await worker.take_one()
+        # Long, because a store may keep a long text apart from the rest of the row.
+        error = "boom" + "!" * 5_000
+        await worker.settle(Failed(first.id, first.run, error=error, after_ms=0))
+        second = await worker.take_one()
+        assert [run.error for run in (await rig.view(job.id)).runs] == [error, ""]
+        await ENDS_WITHOUT_ERROR[end](rig, worker, second)
+        view = await rig.view(job.id)
+        assert [run.error for run in view.runs] == [error, ""]
+        if view.state is State.DEAD:
+            assert view.error == ""
+        if view.state in {State.DEAD, State.CANCELLED}:
+            await rig.act(Verb.RETRY, job.id)
+            await worker.take_one()
+            runs = (await rig.view(job.id)).runs
+            assert [run.error for run in runs] == [error, "", ""]
+
+    async def test_run_keeps_what_its_handler_raised_after_the_hand_over(self, rig: Rig) -> None:
+        job = await rig.add(policy=TWICE)
+        worker = rig.worker()
+        for key, decided in (("call-1", Decided.RETRY), ("call-2", Decided.DEAD)):
+            run = await worker.take_one()
+            await worker.settle(HandedOver(run.id, run.run, key=key, timeout_ms=9_000))
+            await worker.settle(Returned(run.id, run.run, error=f"raised after {key}"))
+            await rig.tell(key, decided)
+            rig.clock.advance(POLICY.retry.cap_ms)
+        errors = [run.error for run in (await rig.view(job.id)).runs]
+        assert errors == ["raised after call-1", "raised after call-2"]
 
     async def test_snoozed_job_is_due_later_and_repeats_its_attempt(self, rig: Rig) -> None:
         job = await rig.add()

@@ -106,6 +106,37 @@ class WaitGroup(ConformanceGroup):
             await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
             tasks.create_task(worker.say(Succeeded(run.id, run.run)))
 
+    async def test_lane_that_was_woken_in_vain_is_woken_again(self, rig: Rig) -> None:
+        line = Slots("line", 1)
+        await rig.declare(line)
+        await rig.add_many(2, gates=(use_of(line),))
+        await rig.add(lane="other", gates=(use_of(line),))
+        holder, waiter = rig.worker(), rig.worker()
+        for _ in range(2):
+            run = await holder.take_one()
+            reply = await waiter.ask(1, "other")
+            assert reply.jobs == []
+            async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+                tasks.create_task(rig.store.wait(["other"], None, reply.seen))
+                await asyncio.sleep(0)  # noqa: TID251  (lets the waiter begin; no time passes)
+                tasks.create_task(holder.say(Succeeded(run.id, run.run)))
+        assert len(await waiter.take(1, "other")) == 1
+
+    async def test_every_lane_of_many_that_were_turned_away_is_woken(self, rig: Rig) -> None:
+        line = Slots("line", 1)
+        await rig.declare(line)
+        await rig.add(gates=(use_of(line),))
+        holder = rig.worker()
+        run = await holder.take_one()
+        lanes, worker = [f"lane-{number}" for number in range(100)], rig.worker()
+        await rig.enqueue(*(rig.jobs.make(lane=lane, gates=(use_of(line),)) for lane in lanes))
+        seen = [(await worker.ask(1, lane)).seen for lane in lanes]
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+            for lane in (lanes[0], lanes[-1]):
+                tasks.create_task(rig.store.wait([lane], None, seen[-1]))
+            await asyncio.sleep(0)  # noqa: TID251  (lets the waiters begin; no time passes)
+            tasks.create_task(holder.say(Succeeded(run.id, run.run)))
+
     async def test_wait_returns_when_a_gate_is_opened(self, rig: Rig) -> None:
         await rig.add()
         await rig.shut("all")

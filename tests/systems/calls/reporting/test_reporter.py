@@ -158,7 +158,7 @@ async def test_no_redirect_is_followed(receiver: Receiver):
 
 async def test_a_reply_without_end_is_not_read(receiver: Receiver):
     receiver.reply = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n" + b"x" * 100_000
-    async with reporter() as one, asyncio.timeout(20):
+    async with reporter() as one, asyncio.timeout(120):
         await one.report(receiver.url, "evt-1", BODY)
 
 
@@ -230,6 +230,29 @@ async def test_nothing_is_sent_to_this_machine_however_it_is_written(receiver: R
         "64:ff9b::a00:1",
         "2002:a00:1::",
         "2001:0:4136:e378:8000:63bf:f5ff:fffe",
+        "0.1.2.3",
+        "127.1.2.3",
+        "168.63.129.16",
+        "192.0.0.8",
+        "192.0.0.9",
+        "192.0.0.192",
+        "192.88.99.1",
+        "198.51.100.1",
+        "203.0.113.1",
+        "100.100.100.200",
+        "::1",
+        "::93.184.216.34",
+        "fd00:ec2::254",
+        "3fff::1",
+        "5f00::1",
+        "2001:2::1",
+        "2001:20::1",
+        "2002:5db8:d822::1",
+        "64:ff9b:1::5db8:d822",
+        "::ffff:168.63.129.16",
+        "::ffff:192.0.0.192",
+        "64:ff9b::192.88.99.1",
+        "64:ff9b::a83f:8110",
         "nonsense",
     ],
 )
@@ -237,7 +260,19 @@ def test_addresses_that_are_not_on_the_open_internet(address: str):
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["93.184.216.34", "2606:4700::1", "::ffff:93.184.216.34"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "93.184.216.34",
+        "168.63.129.17",
+        "192.0.1.1",
+        "2606:4700::1",
+        "2001:4860:4860::8888",
+        "3ffe::1",
+        "::ffff:93.184.216.34",
+        "64:ff9b::5db8:d822",
+    ],
+)
 def test_addresses_that_are(address: str):
     assert is_public(address)
 

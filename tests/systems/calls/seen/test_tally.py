@@ -57,7 +57,7 @@ async def test_what_is_pending_is_told_at_once_and_written_later_by_itself(direc
     timing.go.set()
     flushing = tally._flushing
     assert flushing is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await flushing
     assert await other.totals() == {("webhook_lost", "+15550001"): 1}
 
@@ -94,7 +94,7 @@ async def test_a_flush_that_fails_warns_once_and_goes_on(
     tally = Tally(directory, timing)
     await directory.close()
     tally.happened(Event.OUTCOME, "BUSY")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         for _ in range(3):
             await timing.paused.wait()
             timing.paused.clear()

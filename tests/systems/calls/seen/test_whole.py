@@ -28,7 +28,7 @@ from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 # apprise loads its services when the first address is added, and one of them imports this.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
-LIMIT_S = 30
+LIMIT_S = 120
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 NUMBER = "+15550001001"
 PHONE = "+15550100001"

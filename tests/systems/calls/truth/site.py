@@ -22,7 +22,7 @@ from headway.systems.telephony.settings import read_exchange
 from tests.server.rig import Rig, serving
 from tests.systems.telephony.carrier_rig import CarrierRig
 
-LIMIT_S = 30
+LIMIT_S = 120
 NUMBERS = {"+15550001001": 2, "+15550001002": 1}
 """From where is called, and how many calls at once each number takes."""
 

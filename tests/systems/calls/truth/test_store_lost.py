@@ -73,7 +73,7 @@ async def is_as_the_world(site: Site) -> bool:
     """Whether the store is fit again, and awaits just the calls that are on, with their lines."""
     assert isinstance(site.app.store, Mendable)
     try:
-        if await site.app.store.is_changed():
+        if await site.app.store.suspicion() is not None:
             return False
         awaiting = await site.jobs(State.AWAITING)
     except StoreError:

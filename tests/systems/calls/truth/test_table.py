@@ -178,7 +178,7 @@ async def test_a_row_that_the_older_system_has_locked_is_passed_over(database_ur
     await theirs(database_url, 2)
     async with opened(settings_of(database_url)) as table, table.door.change() as other:
         await other.execute(table.select_all().where(table.among(["1"])).with_for_update())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             assert [row.id for row in await table.take(["1", "2"])] == ["2"]
 
 

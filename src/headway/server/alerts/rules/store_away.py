@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headway.core.errors import StoreChanged
 from headway.server.alerts.alert import Severity
 from headway.server.alerts.facts import Facts
 from headway.server.alerts.rule import Finding
@@ -28,6 +29,10 @@ class StoreAway:
 
     def look(self, facts: Facts) -> Sequence[Finding]:
         """The store, if it has been away for so long."""
+        if isinstance(facts.fault, StoreChanged):
+            # It has answered, and no patience heals it.
+            text = f"{facts.fault.message}; {facts.fault.hint}"
+            return (Finding(subject="store", text=text),)
         patience = self._for_ms if facts.leads else OTHERS * self._for_ms
         if facts.fault is None or facts.away_ms < patience:
             return ()

@@ -10,6 +10,7 @@ from headway.core.state import HELD, State
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import JobRow, RunRow
+from headway.stores.ledger.step import run_error
 
 NOTES = 100
 """Lines of the trail shown with a job."""
@@ -127,7 +128,7 @@ def _last_run(row: JobRow, keys: Keys) -> RunView:
         handed_at=row.handed_at,
         ended_at=row.finished_at,
         outcome=row.outcome,
-        error=row.error if row.outcome not in {"", "succeeded"} else "",
+        error=run_error(row),
         permits=row.members,
         blocked_ms=row.blocked_ms,
         due_at=row.due_at,

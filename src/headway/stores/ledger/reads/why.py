@@ -115,6 +115,9 @@ class _Why:
             because = f": {row.reason}" if row.reason else ""
             return f"{row.state}{because}, {self._since(row.finished_at)} ago"
         parts: list[str] = []
+        suspicion = self.ledger.facts.suspicion()
+        if suspicion is not None:
+            parts.append(f"nothing is claimed: {suspicion.message} ({suspicion.hint})")
         if row.state is State.SCHEDULED:
             parts.append(f"due {self._when(row.due_at)}")
             if row.reason and row.attempt:

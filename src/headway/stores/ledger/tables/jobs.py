@@ -158,8 +158,8 @@ class JobTable(Protocol):
         """Waiting jobs become parked at a gate now; a ticket is gone."""
         ...
 
-    def held_by(self, worker: str) -> list[HeldRow]:
-        """Running and awaiting jobs whose run this worker holds."""
+    def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
+        """Running and awaiting jobs whose run this worker holds, in order of start."""
         ...
 
     def taken_by(self, worker: str, request: int) -> list[JobRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from headway.contract.mending import Suspicion
 from headway.stores.ledger.rows import EntryRow, KeyRow, SignalRow, TrailRow, WorkerRow
 
 
@@ -119,6 +120,10 @@ class TrailTable(Protocol):
         """Adds lines; `seq` is given here."""
         ...
 
+    def remove(self, rows: Sequence[TrailRow]) -> None:
+        """Remove lines: the oldest, in order, and never the newest of all."""
+        ...
+
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
         """Lines, newest first; of one target, or all; those with a smaller seq than `before`."""
         ...
@@ -157,6 +162,10 @@ class FactTable(Protocol):
 
     def clock_ahead_ms(self) -> int:
         """By how much the store's time is ahead of its clock."""
+        ...
+
+    def suspicion(self) -> Suspicion | None:
+        """Why claims are refused in the whole store; None while they are answered."""
         ...
 
     def leader(self, role: str) -> tuple[str, int, int] | None:

@@ -14,7 +14,7 @@ from headway.stores.ledger.codec import decode_replies, encode_replies
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import JobRow, KeyRow, TrailRow
 from headway.stores.ledger.staging import Stage, enter, stage_of
-from headway.stores.ledger.step import Step
+from headway.stores.ledger.step import Step, run_error
 from headway.stores.ledger.verbs.enqueue import check_batch
 
 
@@ -98,7 +98,7 @@ def _retry(step: Step, row: JobRow, request: ActRequest) -> Acted:
     if row.state not in {State.DEAD, State.CANCELLED} or not _can_be_edited(row, request.edit):
         return Acted.REFUSED
     stage = _stage_after(step, row, request.edit)
-    step.keep_run(row, row.outcome, row.error)
+    step.keep_run(row, row.outcome, run_error(row))
     now = step.ledger.now
     row.life += 1
     row.attempt = 0

@@ -8,17 +8,21 @@ from headway.stores.ledger.rows import JobRow, WorkerRow
 from headway.stores.ledger.step import Step
 
 
-def lapse(step: Step, worker: WorkerRow) -> int:
-    """Takes everything from a worker whose lease has ended.
+def lapse(step: Step, worker: WorkerRow, most: int | None = None) -> tuple[int, int]:
+    """Takes everything from a worker whose lease has ended, or its first jobs.
+
+    What is left to it is fenced by the end of its lease. It is marked when nothing is left, so that
+    until then each sweep finds it, and a beat or claim of its own takes the rest from it first.
 
     Args:
         step: the step; flushed, as far as this worker's runs go.
         worker: its row; marked and saved here.
+        most: how many jobs are taken at most, from 1; None for all.
 
     Returns:
-        How many runs it lost.
+        How many runs it lost, and how many jobs were taken in all.
     """
-    held = step.ledger.jobs.held_by(worker.id)
+    held = step.ledger.jobs.held_by(worker.id, most)
     step.load(one.id for one in held)
     lost = 0
     for one in held:
@@ -28,10 +32,11 @@ def lapse(step: Step, worker: WorkerRow) -> int:
             lost += 1
         elif row.state is State.AWAITING:
             doubt(step, row)
-    worker.lapsed = True
+    worker.lapsed = most is None or len(held) < most
+    # Also if only some were taken: a beat that read the row before must not extend the lease.
     step.ledger.workers.save(worker)
     step.ledger.counts.happened("lost", lost)
-    return lost
+    return lost, len(held)
 
 
 def lose(step: Step, row: JobRow) -> None:

@@ -46,7 +46,9 @@ def _insert(step: Step, jobs: Sequence[InFlight]) -> list[Enqueued]:
     """Makes those that are not known; one whose id is known may have been edited since."""
     known = step.ledger.jobs.known([one.job.id for one in jobs])
     new = [one.job for one in jobs if one.job.id not in known]
-    made = iter(insert_new(step.ledger, step.book, new))
+    # Its run began before it came here, and no run begins before its job is there.
+    created = {one.job.id: min(step.ledger.now, one.since_at) for one in reversed(jobs)}
+    made = iter(insert_new(step.ledger, step.book, new, created=created))
     return [
         Enqueued(one.job.id, created=False) if one.job.id in known else next(made) for one in jobs
     ]
@@ -102,7 +104,8 @@ def _take_up(step: Step, row: JobRow, one: InFlight) -> None:
     ledger.counts.move(row.lane, row.state, State.AWAITING)
     row.state = State.AWAITING
     row.run, row.attempt = _run_of(row, one), row.attempt + 1
-    row.claimed_at = row.handed_at = one.since_at
+    row.claimed_at, row.handed_at = max(row.created_at, one.since_at), one.since_at
+    row.error = ""
     row.deadline_at = ledger.now + max(1, one.deadline_ms)
     row.care = row.in_doubt = row.gated = True
     for use in one.job.gates:

@@ -217,7 +217,7 @@ def _handed_over(step: Step, row: JobRow, outcome: HandedOver) -> Verdict:
     now = step.ledger.now
     step.move(row, State.AWAITING)
     row.handed_at, row.deadline_at = now, now + max(1, outcome.timeout_ms)
-    row.care = True
+    row.error, row.care = "", True
     step.give_back(row, hold="run")
     step.ledger.counts.happened("handed_over")
     step.ledger.signals.make_known(f"{row.id}:{row.run}", row.id, row.run)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from headway.contract.sweeps import SweepReply
 from headway.core.cascade import Answer
+from headway.core.job import TRAIL_KEPT_MS
 from headway.core.state import State
 from headway.stores.ledger.feeding import run_timers
 from headway.stores.ledger.horizon import extend_short
@@ -21,30 +24,46 @@ WORKER_KEPT_MS = 3_600_000
 """How long a worker that is gone is still listed."""
 
 
-def sweep(ledger: Ledger, n: int) -> SweepReply:
+def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
     """See `Store.sweep`."""
     step = Step(ledger)
-    workers = ledger.workers.lapsed(n)
-    lost = sum(lapse(step, worker) for worker in workers)
+    workers, lost, held = _lapse_workers(step, n)
     expired = expire(step, n)
-    late = _deadlines(step, n)
+    # A worker's end comes before the deadline of what it held: it may give that more time.
+    late = _deadlines(step, n) if held < n else 0
     # What ended above must be written before anything is fed or forgotten.
     step.flush()
     promoted = sum(promote(step, lane) for lane in ledger.jobs.lanes_due(LANES))
     timers, fed = run_timers(step.book, n)
     extend_short(step.book, n)
     step.flush()
-    removed = _forget(ledger, n)
+    removed, lines = _forget(ledger, n), _forget_trail(ledger, n, ledger.now - keep_trail_ms)
     return SweepReply(
         lost=lost,
         deadlines=late,
         expired=expired,
         promoted=promoted,
         fed=fed,
-        removed=removed,
+        removed=removed + lines,
         next_at=_next_at(ledger),
-        again=n in {len(workers), expired, late, timers, removed},
+        again=n in {workers, held, expired, late, timers, removed, lines},
     )
+
+
+def _lapse_workers(step: Step, n: int) -> tuple[int, int, int]:
+    """Takes up to n jobs from workers whose lease has ended.
+
+    Returns:
+        How many such workers there are, at most n; the runs that they lost; the jobs taken in all.
+    """
+    workers = step.ledger.workers.lapsed(n)
+    lost = held = 0
+    for worker in workers:
+        if held == n:
+            break
+        runs, jobs = lapse(step, worker, n - held)
+        lost, held = lost + runs, held + jobs
+    return len(workers), lost, held
 
 
 def _deadlines(step: Step, n: int) -> int:
@@ -87,6 +106,18 @@ def _forget(ledger: Ledger, n: int) -> int:
     if gone:
         ledger.workers.remove(gone)
     return len(ids)
+
+
+def _forget_trail(ledger: Ledger, n: int, before_at: int) -> int:
+    trail = ledger.trail
+    if not any(line.at < before_at for line in trail.since(0, 1)):
+        return 0
+    # One more than may be removed: the newest line of all stays, and keeps its number from others.
+    lines = trail.since(0, n + 1)[:-1]
+    old = list(takewhile(lambda line: line.at < before_at, lines))
+    if old:
+        trail.remove(old)
+    return len(old)
 
 
 def _next_at(ledger: Ledger) -> int | None:

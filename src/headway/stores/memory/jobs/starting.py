@@ -70,8 +70,9 @@ class JobStarting(JobKeeping):
             gated = gated or row.gated
         return Finished(lanes, gated)
 
-    def held_by(self, worker: str) -> list[HeldRow]:
-        rows = (self._rows[order.seq] for order, _ in self._index.bucket("worker", worker))
+    def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
+        held = islice(self._index.bucket("worker", worker), limit)
+        rows = (self._rows[order.seq] for order, _ in held)
         return [
             HeldRow(row.id, row.run, row.request, row.state, row.cancel_requested) for row in rows
         ]

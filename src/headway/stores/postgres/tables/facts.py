@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from headway.contract.mending import Suspicion
+from headway.stores.ledger.sights import suspicion
+from headway.stores.ledger.tables.records import TrailTable
 from headway.stores.postgres.numbers import EPOCH, IDENTITY, REVISION
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, Tell, of
@@ -17,8 +20,9 @@ _SET_LEADER = Tell(
 class PostgresFacts:
     """The store's own facts."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, trail: TrailTable) -> None:
         self._session = session
+        self._trail = trail
 
     def identity(self) -> str:
         return f"{self._session.number(IDENTITY):016x}"
@@ -36,6 +40,12 @@ class PostgresFacts:
 
     def clock_ahead_ms(self) -> int:
         return self._session.clock_ahead_ms()
+
+    def suspicion(self) -> Suspicion | None:
+        session = self._session
+        if not session.changed:
+            return None
+        return suspicion(self._trail, session.now, session.shared.watch.reason)
 
     def leader(self, role: str) -> tuple[str, int, int] | None:
         rows = self._session.ask(_LEADER, role)

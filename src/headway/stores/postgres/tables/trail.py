@@ -29,7 +29,9 @@ _SINCE = Ask(
     "SELECT seq, at, author, reason, verb, target, detail FROM @trail"
     " WHERE seq > $1 ORDER BY seq LIMIT $2",
     of("trail"),
+    ahead=True,
 )
+_REMOVE = Tell("DELETE FROM @trail WHERE seq BETWEEN $1 AND $2", of("trail"))
 _ANSWER = Ask("SELECT answer FROM @answer WHERE hash = $1", of("answer"))
 _KEEP = Tell("INSERT INTO @answer VALUES ($1, @now, $2) ON CONFLICT DO NOTHING", of("answer"))
 _FORGET = Tell(
@@ -53,6 +55,9 @@ class PostgresTrail:
         _, moments, authors, reasons, verbs, targets, details = zip(*rows, strict=True)
         texts = (Texts(map(storable, each)) for each in (authors, reasons, verbs, targets, details))
         self._session.tell(_ADD, Numbers(moments), *texts)
+
+    def remove(self, rows: Sequence[TrailRow]) -> None:
+        self._session.tell(_REMOVE, rows[0].seq, rows[-1].seq)
 
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
         end = _END if before is None else before

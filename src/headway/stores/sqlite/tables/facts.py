@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from headway.contract.mending import Suspicion
+from headway.stores.ledger.sights import suspicion
+from headway.stores.ledger.tables.records import TrailTable
 from headway.stores.sqlite.numbers import EPOCH, IDENTITY, REVISION
 from headway.stores.sqlite.session import Session
 
@@ -15,8 +18,9 @@ _SET_LEADER = (
 class SqliteFacts:
     """The store's own facts."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, trail: TrailTable) -> None:
         self._session = session
+        self._trail = trail
         self._numbers = session.numbers
 
     def identity(self) -> str:
@@ -38,6 +42,13 @@ class SqliteFacts:
     def clock_ahead_ms(self) -> int:
         """By how much the store's time is ahead of its clock."""
         return self._session.clock_ahead_ms()
+
+    def suspicion(self) -> Suspicion | None:
+        """Why claims are refused in the whole store; None while they are answered."""
+        session = self._session
+        if not session.changed:
+            return None
+        return suspicion(self._trail, session.now, session.watch.reason)
 
     def leader(self, role: str) -> tuple[str, int, int] | None:
         """(holder, term, until) of a role."""

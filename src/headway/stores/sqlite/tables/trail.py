@@ -20,6 +20,7 @@ _SINCE = (
     "SELECT seq, at, author, reason, verb, target, detail FROM trail"
     " WHERE seq > ? ORDER BY seq LIMIT ?"
 )
+_REMOVE = "DELETE FROM trail WHERE seq BETWEEN ? AND ?"
 _ANSWER = "SELECT answer FROM answer WHERE request = ?"
 _KEEP = "INSERT INTO answer VALUES (?, ?, ?) ON CONFLICT (request) DO NOTHING"
 _FORGET = (
@@ -40,6 +41,10 @@ class SqliteTrail:
     def add(self, rows: Sequence[TrailRow]) -> None:
         """Adds lines; `seq` is given here."""
         self._db.executemany(_ADD, [row[1:] for row in rows])
+
+    def remove(self, rows: Sequence[TrailRow]) -> None:
+        """Remove lines: the oldest, in order, and never the newest of all."""
+        self._db.execute(_REMOVE, (rows[0].seq, rows[-1].seq))
 
     def page(self, target: str | None, before: int | None, limit: int) -> list[TrailRow]:
         """Lines, newest first; of one target, or all; those with a smaller seq than `before`."""

@@ -13,7 +13,6 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.asking import PageAsked, page_of
-from headway.server.for_callers.defining import check_gate
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import page_model, reply_model
 from headway.server.routes.router import TheService, router
@@ -74,7 +73,7 @@ async def add(body: NumberBody, service: TheService, desk: TheDesk, caller: Defi
         InvalidState: it is there already.
         InvalidValue: no provider has this name.
     """
-    check_gate(caller, DEFAULT_POOL)
+    caller.check_gate(DEFAULT_POOL)
     _check_provider(desk, body.provider)
     record = NumberRecord(**body.model_dump(mode="json"))
     try:
@@ -104,7 +103,7 @@ async def change(
         UnknownRecord: there is no such number.
         InvalidValue: no provider has this name.
     """
-    check_gate(caller, DEFAULT_POOL)
+    caller.check_gate(DEFAULT_POOL)
     given = body.model_dump(mode="json", exclude_unset=True)
     for name in ("provider", "maximum_channels", "status"):
         if name in given and given[name] is None:
@@ -137,7 +136,7 @@ async def remove(
     Raises:
         UnknownRecord: there is no such number.
     """
-    check_gate(caller, DEFAULT_POOL)
+    caller.check_gate(DEFAULT_POOL)
     async with changing(service, desk, caller, f"number {number}") as session:
         record = await session.get(NumberRecord, number)
         if record is None:

@@ -12,7 +12,6 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
 from headway.server.asking import WhichPage, page_of
-from headway.server.for_callers.defining import check_gate
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
@@ -91,7 +90,7 @@ async def put(
     Raises:
         InvalidValue: its words cannot be said as they are.
     """
-    check_gate(caller, DEFAULT_POOL)
+    caller.check_gate(DEFAULT_POOL)
     check_words(body.say)
     said = body.model_dump(mode="json")
     now = await service.now()
@@ -123,7 +122,7 @@ async def remove(name: TheName, service: TheService, desk: TheDesk, caller: Defi
     Raises:
         UnknownRecord: there is none of this name.
     """
-    check_gate(caller, DEFAULT_POOL)
+    caller.check_gate(DEFAULT_POOL)
     async with changing(service, desk, caller, f"template {name}") as session:
         record = await session.get(TemplateRecord, name)
         if record is None:

@@ -14,7 +14,7 @@ from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.names import LINES
 from headway.systems.field_service.ring_args import call_of
 from headway.systems.field_service.standing import is_open, run_of
-from headway.systems.telephony.voice import Ask, CallOrder, Say, Sought
+from headway.systems.telephony.voice import Ask, CallOrder, NotFound, Say, Sought
 
 SPARE_S = 60
 """Beyond the longest call: then the provider is asked."""
@@ -134,7 +134,7 @@ class Ring:
             event = await self._desk.exchange.voice(line.provider).look_up(sought)
         except ProviderUnsure:
             return Running(extend=timedelta(seconds=SPARE_S))
-        if event is None:
+        if isinstance(event, NotFound):
             return Unknown()
         if not event.status.ended:
             return Running(extend=timedelta(seconds=SPARE_S))

@@ -59,7 +59,7 @@ async def intake(
         description=body.description,
     )
     jobs = jobs_for(desk, request, await candidates_for(desk, request), key=body.key)
-    sent = (await send_jobs(service, jobs))[0]
+    sent = (await send_jobs(service, jobs, caller=caller))[0]
     job = await service.store.read(JobQuery(id=sent.id))
     if job is None:
         message = "the request was stored, and is gone"

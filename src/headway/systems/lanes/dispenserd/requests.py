@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-import msgspec
-
 from headway.core.errors import InvalidValue
 from headway.core.job import DEFAULT_PRIORITY, MAX_PRIORITY
 from headway.core.naming import check_name
+from headway.server.strict_json import decode_bounded
 
 DEFAULT_LANE = "main"
 PREFIX = "dispenserd/"
 """Of its lanes' names in the store, so that they are nobody else's."""
-
-_decode = msgspec.json.Decoder().decode
 
 Said = dict[str, object]
 
@@ -83,10 +80,13 @@ def _read(body: bytes) -> Said:
     """The fields of a body; none if it is no JSON object, as clients send `[]` or nothing at all.
 
     The case of a field's name does not matter.
+
+    Raises:
+        PayloadTooLarge: it has too many values.
     """
     try:
-        said: object = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        said = decode_bounded(body)
+    except InvalidValue:
         return {}
     if not isinstance(said, dict):
         return {}

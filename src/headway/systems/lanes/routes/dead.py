@@ -27,7 +27,7 @@ from headway.systems.lanes.bodies import RetryBody
 from headway.systems.lanes.job_ids import find_id
 from headway.systems.lanes.lane_job import LaneJob, lane_job
 
-ROUTES = router("system: lanes")
+ROUTES = router("system: lanes", any_type=True)
 
 RETRIED_ONE = reply(
     "LanesRetriedOne",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Response
 
+from headway.core.job import DEFAULT_POLICY
+from headway.core.retry import Backoff
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
@@ -18,7 +21,10 @@ from headway.server.routes.router import TheService, router
 from headway.systems.lanes.bodies import EnqueueBody
 from headway.systems.lanes.job_ids import as_uuid
 
-ROUTES = router("system: lanes")
+ROUTES = router("system: lanes", any_type=True)
+
+POLICY = replace(DEFAULT_POLICY, retry=Backoff(attempts=5, base="10s", factor=8, cap="1h"))
+"""Of jobs whose type says nothing else: their five attempts outlive an outage of half an hour."""
 
 ENQUEUED = reply(
     "Enqueued",
@@ -58,6 +64,9 @@ async def enqueue(
         id=id_of_engine,
         key=body.job_id if id_of_engine is None else None,
     )
-    (sent,) = await send_jobs(service, [await make_job(service, caller, made)])
+    job = await make_job(service, caller, made)
+    if job.policy == DEFAULT_POLICY:
+        job = replace(job, policy=POLICY)
+    (sent,) = await send_jobs(service, [job], caller=caller)
     said = {"job_id": sent.id, "created": sent.created}
     return answer(said, 201 if sent.created else 200)

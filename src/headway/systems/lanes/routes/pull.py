@@ -17,7 +17,7 @@ from headway.server.replies.schema import reply
 from headway.server.routes.router import TheService, router
 from headway.systems.lanes.bodies import PullBody
 
-ROUTES = router("system: lanes")
+ROUTES = router("system: lanes", any_type=True)
 
 PULLED_JOB = reply(
     "PulledJob",

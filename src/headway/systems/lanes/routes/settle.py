@@ -26,7 +26,7 @@ from headway.systems.lanes.bodies import AckBody, ExtendBody, FailBody, PulledBo
 from headway.systems.lanes.job_ids import find_id
 from headway.systems.lanes.status import Status, status_of
 
-ROUTES = router("system: lanes")
+ROUTES = router("system: lanes", any_type=True)
 Puller = Annotated[Caller, needs(Permission.WORK)]
 
 SETTLED = reply(

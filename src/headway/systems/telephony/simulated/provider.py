@@ -34,6 +34,7 @@ from headway.systems.telephony.voice import (
     CallOrder,
     Dialled,
     Fetch,
+    NotFound,
     Pressed,
     Say,
     Sought,
@@ -105,7 +106,7 @@ class Simulated:
         await self._reply(fate)
         return Dialled(self.name, call.sid)
 
-    async def look_up(self, sought: Sought) -> CallEvent | None:
+    async def look_up(self, sought: Sought) -> CallEvent | NotFound:
         """See `Voice.look_up`; a call is found by its reference where its id is not known."""
         self._must_be_there()
         ledger = self.world.ledger
@@ -114,7 +115,7 @@ class Simulated:
         else:
             call = ledger.calls.get(sought.call_id)
         if call is None:
-            return None
+            return NotFound.NO_CALL if sought.call_id is None else NotFound.UNCLEAR
         notice = Notice(
             event="asked",
             status=call.status,

@@ -34,6 +34,7 @@ from headway.systems.telephony.voice import (
     CallStatus,
     Dialled,
     Fetch,
+    NotFound,
     Pressed,
     Say,
     Sought,
@@ -104,8 +105,10 @@ class Account:
         )
         return Dialled(self.name, _named(call.sid))
 
-    async def look_up(self, sought: Sought) -> CallEvent | None:
+    async def look_up(self, sought: Sought) -> CallEvent | NotFound:
         """See `Voice.look_up`.
+
+        Calls that wait at Twilio to be placed have no start time yet: they are asked for apart.
 
         Raises:
             ProviderUnsure: Twilio cannot be asked now, or one of several such calls still runs.
@@ -113,40 +116,39 @@ class Account:
         try:
             if sought.call_id is not None:
                 call = await self._fetch(sought.call_id)
-                return None if call is None else self._told(call, sought)
+                return NotFound.UNCLEAR if call is None else self._told(call, sought)
             since = datetime.fromtimestamp((sought.since - SKEW_MS) // 1000, UTC)
-            listed = await _read(
-                self._client.calls.list_async(
-                    to=sought.to, from_=sought.from_, start_time_after=since, limit=MOST
-                )
-            )
+            # In this order: one that starts in between is in the second list.
+            listed = {
+                one.sid: one
+                for more in ({"status": "queued"}, {"start_time_after": since})
+                for one in await self._list(sought, more)
+            }
         except ProviderRefused as refused:
             message = f"twilio cannot be asked: {refused.message}"
             raise ProviderUnsure(message, hint=refused.hint) from refused
         found = [
             one
-            for one in cast("list[_Call]", listed)
+            for one in listed.values()
             if one.sid not in sought.others and not _before(one, since)
         ]
         return the_one([self._told(one, sought) for one in found])
 
     async def hang_up(self, call_id: str) -> None:
-        """See `Voice.hang_up`."""
-        # Cancelling leaves a call alone that somebody has just answered; completing ends that too.
-        refused: ProviderError | None = None
-        for wanted in (CallStatus.CANCELED, CallStatus.COMPLETED):
-            try:
-                call = await _read(self._client.calls(call_id).update_async(status=wanted.value))
-            except ProviderRefused as error:
-                refused = error
-            else:
-                refused = None
-                if _status(call).ended:
-                    return
-        if refused is not None:
+        """See `Voice.hang_up`.
+
+        Raises:
+            ProviderRefused: Twilio would not, and the call has not ended.
+        """
+        # Completing ends a call that is queued or rings too; cancelling would leave one alone that
+        # was just answered.
+        wanted = CallStatus.COMPLETED.value
+        try:
+            await _read(self._client.calls(call_id).update_async(status=wanted))
+        except ProviderRefused:
             call = await self._fetch(call_id)
             if call is None or not _status(call).ended:
-                raise refused
+                raise
 
     async def send(self, order: TextOrder) -> str:
         """See `Texts.send`."""
@@ -192,6 +194,12 @@ class Account:
     async def close(self) -> None:
         """See `Voice.close`."""
         await self._wire.close()
+
+    async def _list(self, sought: Sought, more: dict[str, Any]) -> list[_Call]:
+        found = await _read(
+            self._client.calls.list_async(to=sought.to, from_=sought.from_, limit=MOST, **more)
+        )
+        return cast("list[_Call]", found)
 
     async def _fetch(self, call_id: str) -> _Call | None:
         try:

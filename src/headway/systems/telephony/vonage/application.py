@@ -29,6 +29,7 @@ from headway.systems.telephony.voice import (
     CallStatus,
     Dialled,
     Fetch,
+    NotFound,
     Pressed,
     Say,
     Sought,
@@ -78,7 +79,7 @@ class Application:
         made = await self._ask(lambda client: client.create_call(asked))
         return Dialled(self.name, made.uuid)
 
-    async def look_up(self, sought: Sought) -> CallEvent | None:
+    async def look_up(self, sought: Sought) -> CallEvent | NotFound:
         """See `Voice.look_up`.
 
         Raises:
@@ -87,7 +88,7 @@ class Application:
         try:
             if sought.call_id is not None:
                 call = await self._fetch(sought.call_id)
-                return None if call is None else _told(call, sought)
+                return NotFound.UNCLEAR if call is None else _told(call, sought)
             return the_one([_told(one, sought) for one in await self._list(sought)])
         except ProviderRefused as refused:
             message = f"vonage cannot be asked: {refused.message}"

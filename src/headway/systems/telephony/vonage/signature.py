@@ -11,9 +11,10 @@ from hashlib import sha256
 import jwt
 from jwt.types import Options
 
-from headway.core.errors import Unauthenticated
+from headway.core.errors import InvalidValue, PayloadTooLarge, Unauthenticated
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.signatures import any_same, check_fresh, refuse
+from headway.server.strict_json import read_json
 
 TOLERANCE_MS = 300_000
 ALGORITHM = "HS256"
@@ -64,8 +65,8 @@ def _digests(body: bytes) -> list[bytes]:
     """The digests that the body can have: as it came, and as JSON without blanks."""
     texts = [body]
     try:
-        compact = json.dumps(json.loads(body), separators=(",", ":"), ensure_ascii=False)
+        compact = json.dumps(read_json(body), separators=(",", ":"), ensure_ascii=False)
         texts.append(compact.encode())
-    except (ValueError, RecursionError):
+    except (InvalidValue, PayloadTooLarge):
         pass
     return [sha256(text).hexdigest().encode() for text in texts]

@@ -69,7 +69,7 @@ class JobKeeping(JobsBase):
         self._moved()
         for row in rows:
             # Whatever is due as it comes stands behind what came before.
-            if row.state is State.WAITING and row.due_at < row.created_at:
+            if row.state is State.WAITING and row.due_at < session.now:
                 self._wait_behind(row.flow, row.priority, row.due_at, 0)
         if not all(row.state in QUEUED for row in rows):
             # In one statement all the same: arrival is the order in which they are told.

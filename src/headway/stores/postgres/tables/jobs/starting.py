@@ -11,6 +11,7 @@ from headway.stores.ledger.packing import encode_cascade, encode_members
 from headway.stores.ledger.rows import Finished, GatedStart, HeldRow, JobRow
 from headway.stores.postgres.arrays import Blobs, Numbers, Texts
 from headway.stores.postgres.marks import WHOLE
+from headway.stores.postgres.mode import Mode
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Ask, Row, Rows, Tell, of
 from headway.stores.postgres.tables.ids import ids_of
@@ -46,14 +47,17 @@ HEADS = (
     " AND (job.priority, job.due_at, job.seq) >= (part.priority, part.due_at, part.seq)"
     " AND job.priority < part.below ORDER BY priority, due_at, seq LIMIT part.most) AS head"
 )
+# The claim's time is fixed by its first statement; its later ones see jobs that came after it.
 _START_PLAIN = Tell(
     "UPDATE @job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2, request = $3,"
-    " claimed_at = @now, blocked_ms = blocked_ms + $4 WHERE seq = ANY ($1)",
+    " claimed_at = greatest(@now, created_at), blocked_ms = blocked_ms + $4"
+    " WHERE seq = ANY ($1)",
     of("waiting", "held", "expiry", "job"),
 )
 _START_GATED = Tell(
     "UPDATE @job AS job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2,"
-    " request = $3, claimed_at = @now, blocked_ms = job.blocked_ms + new.blocked_ms,"
+    " request = $3, claimed_at = greatest(@now, job.created_at),"
+    " blocked_ms = job.blocked_ms + new.blocked_ms,"
     " ticket = NULL, ticket_amount = 0, members = new.members, gated = new.members IS NOT NULL,"
     " candidate = new.candidate, cascade = coalesce(new.cascade, job.cascade)"
     " FROM unnest($1::bigint[], $4::bigint[], $5::bytea[], $6::text[], $7::bytea[])"
@@ -68,7 +72,7 @@ _FINISH = (
     " AND job.worker + 0 = $3 AND job.state + 0 = 3 AND NOT job.care{}"
     " RETURNING job.id::text, job.lane, job.gated"
 )
-FINISH = Tell(_FINISH.format(""), of("held", "job"), shared=True)
+FINISH = Tell(_FINISH.format(""), of("held", "job"), beside=Mode.SHARED)
 FINISH_LIVE = _FINISH.format(
     " AND (SELECT NOT who.lapsed AND who.lease_until > @now FROM @worker AS who"
     " WHERE who.id = $5 ORDER BY who.no DESC LIMIT 1)"
@@ -76,8 +80,9 @@ FINISH_LIVE = _FINISH.format(
 """The same, sent before it is known whether the worker's lease lives."""
 _HELD_BY = Ask(
     "SELECT id::text, run, request, state, cancel_requested FROM @job"
-    " WHERE state IN (3, 4) AND worker = $1 ORDER BY priority, due_at, seq",
+    " WHERE state IN (3, 4) AND worker = $1 ORDER BY priority, due_at, seq LIMIT $2",
     of("held"),
+    ahead=True,
 )
 _TAKEN_BY = Ask(
     f"SELECT {COLUMNS} FROM @job"  # noqa: S608  (names only)
@@ -187,13 +192,13 @@ class JobStarting(JobKeeping):
         lanes = {one: lane(number) for one, number, _ in rows}
         return Finished([lanes.get(one) for one, _ in runs], any(row[2] for row in rows))
 
-    def held_by(self, worker: str) -> list[HeldRow]:
+    def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
         who = self._session.words.find(worker)
         if who is None:
             return []
         return [
             HeldRow(one, run, request, STATES[state], cancel)
-            for one, run, request, state, cancel in self._session.ask(_HELD_BY, who)
+            for one, run, request, state, cancel in self._session.ask(_HELD_BY, who, limit)
         ]
 
     def taken_by(self, worker: str, request: int) -> list[JobRow]:

@@ -3,11 +3,14 @@
 -- ARGV[1] is the request, packed; ARGV[2] the clock in ms, or "" for the server's; ARGV[3] what
 -- the client saw of the store last, packed {identity, epoch, high, suspected epoch or nothing}, or
 -- "" where it saw nothing; ARGV[4] is random, the client's own, and becomes the identity of a
--- store without one; ARGV[5] "1" if nothing may be done in a store that is another one, or an older one, than somebody saw.
+-- store without one; ARGV[5] "1" if nothing may be done in a store that is another one, or an older
+-- one, than a process saw, and "2" if it shall be marked so.
 --
 -- The reply is packed: {status, value, now, wakes, identity, epoch, high, doubted}. Status 0: the
 -- verb's value. 1: refused, {error, message, hint}. 2: asked again with hours, {hours}. 3: the store
--- is not the one that was seen. But for 0 nothing was written.
+-- is not the one that was seen, {at, by, reason} as it was marked. 4: the store is not the one that
+-- this client saw, and not marked yet: the client makes sure over a new link. But for 0 nothing was
+-- written.
 -- needs: base.keys, base.time, base.write, engine.wakes
 local Run = {}
 
@@ -33,10 +36,7 @@ end
 -- begun later than all that was seen, or where it is the same and no older.
 local function fits(seen)
   local before, before_epoch, before_high, suspected = seen[1], seen[2], seen[3], seen[4]
-  if suspected then
-    return epoch > suspected
-  end
-  if epoch > 1 and epoch_at >= before_high then
+  if suspected and epoch > suspected or epoch > 1 and epoch_at >= before_high then
     return true
   end
   if identity ~= before or epoch < before_epoch then
@@ -45,22 +45,30 @@ local function fits(seen)
   return epoch > before_epoch or Time.high() >= before_high
 end
 
--- Whether nothing may be claimed. Who finds it first tells all others: time goes on, and who looks
--- later may see nothing odd.
-local function is_doubtful(writes)
-  doubted = ARGV[3] ~= '' and not fits(cmsgpack.unpack(ARGV[3]))
-  if doubted and writes and not suspect then
-    redis.pcall('HSET', Keys.facts, 'suspect', '1')
-  end
-  return doubted or suspect
-end
-
 local function reply(status, value, wakes)
   if value == nil then
     value = false
   end
   local now, high = Time.now, Time.high()
   return cmsgpack.pack({ status, value, now, wakes, identity, epoch, high, doubted })
+end
+
+-- The reply where nothing is done: the store is another one, or an older one, than was seen; nil if
+-- the verb runs. Who finds it first marks it for all others: time goes on, and who looks later may see
+-- nothing odd.
+local function refused_as_changed()
+  local asks = ARGV[5]
+  doubted = ARGV[3] ~= '' and not fits(cmsgpack.unpack(ARGV[3]))
+  if asks == '2' then
+    return not doubted and reply(0, false, {}) or nil
+  end
+  if doubted and not suspect then
+    return reply(4, false, {})
+  end
+  if suspect and asks == '1' then
+    return reply(3, cmsgpack.unpack(suspect), {})
+  end
+  return nil
 end
 
 -- Tells other processes whom to wake, if anybody sleeps.
@@ -100,8 +108,9 @@ function Run.call(verb, writes)
     local hint = 'run the program that made it; nothing was written'
     return reply(1, { 'SchemaMismatch', message, hint }, {})
   end
-  if is_doubtful(writes) and ARGV[5] == '1' then
-    return reply(3, false, {})
+  local changed = refused_as_changed()
+  if changed then
+    return changed
   end
   local request = cmsgpack.unpack(ARGV[1])
   if writes and begins_journal(verb, request) then

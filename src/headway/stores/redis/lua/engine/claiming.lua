@@ -125,10 +125,16 @@ end
 -- Writes the rank of a flow's head into its place in the merge; whether it changed.
 local function rank_anew(round, entry)
   local order = entry.view.heads[entry.index].order
-  local level = round.fairness and Fairness.of(round.fairness, entry.view.tenant) or 0
-  local changed = entry.level ~= level or entry.order ~= order
-  entry.priority, entry.level, entry.due_at, entry.seq =
-    order.priority, level, order.due_at, order.seq
+  local level, own = 0, 0
+  if round.fairness then
+    -- Among those at the level, the one that had less before the level rose goes first; otherwise
+    -- the one with the oldest jobs would go first each time.
+    own = round.fairness.starts[entry.view.tenant] or 0
+    level = math.max(own, round.fairness.level)
+  end
+  local changed = entry.level ~= level or entry.own ~= own or entry.order ~= order
+  entry.priority, entry.level, entry.own = order.priority, level, own
+  entry.due_at, entry.seq = order.due_at, order.seq
   entry.order = order
   return changed
 end
@@ -222,21 +228,31 @@ local function look_at(round, view, head)
   return true
 end
 
+local function stop(round, view)
+  if round.fairness then
+    Fairness.stop(round.fairness, view.flow)
+  end
+end
+
 -- Looks at the best head of all flows, and puts the flow's next into the merge.
 local function merge_one(round, queue, entry)
   local view, decision = entry.view, round.decision
   if not all_fit(view.shared) then
     decision.closed[#decision.closed + 1] = view.flow
+    stop(round, view)
     return
   end
   if not look_at(round, view, view.heads[entry.index]) then
+    stop(round, view)
     return
   end
   if entry.index < #view.heads then
     entry.index = entry.index + 1
     rank_anew(round, entry)
     RankHeap.push(queue, entry)
-  elseif view.more and #decision.starts < round.n then
+  elseif not view.more then
+    stop(round, view)
+  elseif #decision.starts < round.n then
     decision.again = true
   end
 end

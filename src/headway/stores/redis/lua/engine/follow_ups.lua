@@ -23,7 +23,7 @@ FollowUps.DEFAULT_POLICY = policy_with({
   base_ms = 10000,
   factor = 2,
   cap_ms = 3600000,
-  jitter = 'full',
+  jitter = 'equal',
 })
 
 -- It asks until the deadline decides: giving up sooner would leave the permits taken till then.
@@ -32,7 +32,7 @@ local RECONCILE_POLICY = policy_with({
   base_ms = 1000,
   factor = 2,
   cap_ms = 30000,
-  jitter = 'full',
+  jitter = 'equal',
 })
 
 local NAMED = {

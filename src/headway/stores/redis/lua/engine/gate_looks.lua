@@ -26,7 +26,7 @@ function GateLooks.close(view, row)
   if not GateLooks.is_shut(row) then
     return
   end
-  view.free = 0
+  view.free, view.shut = 0, true
   if row.closed_until >= States.FOREVER then
     view.opens_at = nil
   else
@@ -50,7 +50,7 @@ end
 local function look_hours(view, _, row)
   local opens = row and row.opens or {}
   if not Hours.is_open(opens, Time.now) then
-    view.free = 0
+    view.free, view.shut = 0, true
     view.opens_at = Hours.next_opening(opens, Time.now)
   end
 end

@@ -6,7 +6,7 @@ local GateView = {}
 -- A view that is open and unlimited; the book narrows it.
 --   kind: nil for an implicit gate that is only open or closed.
 -- Its fields: `most`, the largest amount it could ever give at once; `free`, what it can give now;
--- `opens_at`, when it opens by itself; `members`, `strategy` and `last` of a pool; `counted`, of a
+-- `shut`, that it is closed, or outside its hours, and not merely full; `opens_at`, when it opens by itself; `members`, `strategy` and `last` of a pool; `counted`, of a
 -- rate, the starts in the window when it was looked at.
 function GateView.new(name, kind)
   return {
@@ -14,6 +14,7 @@ function GateView.new(name, kind)
     kind = kind,
     most = Slots.UNLIMITED,
     free = Slots.UNLIMITED,
+    shut = false,
     opens_at = nil,
     members = {},
     strategy = 'least_used',

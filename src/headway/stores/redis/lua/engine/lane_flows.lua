@@ -1,6 +1,6 @@
 -- The flows of a lane as one claim sees them: those that can run, with what they need, and those
 -- that a shared gate shuts.
--- needs: tables.jobs, tables.lanes, engine.cascade, engine.fairness, engine.gate_book
+-- needs: tables.gates, tables.jobs, tables.lanes, engine.cascade, engine.fairness, engine.gate_book
 -- needs: engine.gate_view, engine.shut_spells
 
 local LaneFlows = {}
@@ -121,16 +121,10 @@ end
 
 -- Remembers at a gate that this lane waits for it.
 local function tell_gate(work, gate, template)
-  local row = GateBook.find(work.book, gate)
-  local lanes = {}
-  for place, lane in ipairs(row and row.lanes or {}) do
-    if lane == work.lane then
-      return
-    end
-    lanes[place] = lane
+  local lanes = Gates.turn_away(GateBook.find(work.book, gate), work.lane)
+  if lanes ~= nil then
+    GateBook.change(work.book, gate, template).lanes = lanes
   end
-  lanes[#lanes + 1] = work.lane
-  GateBook.change(work.book, gate, template).lanes = lanes
 end
 
 -- Tells the lane to those gates that shut a flow, to be woken when they have room. Returns when all
@@ -203,8 +197,33 @@ local function prefetch_keyed(work, views)
   GateBook.prefetch_uses(work.book, uses)
 end
 
--- The views of the flows that can run now.
-function LaneFlows.views(work, n)
+-- Notes that a flow waits for room; one that is closed, or outside its hours, does not.
+local function hold(work, flow, gates)
+  local fairness = work.fairness
+  if fairness == nil then
+    return
+  end
+  Fairness.stop(fairness, flow)
+  for _, one in ipairs(gates) do
+    if one.view.shut then
+      return
+    end
+  end
+  fairness.held[Jobs.flow(flow).tenant] = true
+end
+
+-- Notes that a flow can run, if there are handlers for it.
+local function note_ready(work, view, free)
+  local fairness = work.fairness
+  if fairness ~= nil and view.gated and free <= 0 then
+    fairness.held[view.tenant] = true
+  elseif fairness ~= nil and work.rounds == 1 then
+    fairness.ready[view.flow] = view.tenant
+  end
+end
+
+-- The views of the flows that can run now; `free` handlers are there for gated jobs.
+function LaneFlows.views(work, n, free)
   local flows, views = LaneFlows.open(work), {}
   if #flows == 0 then
     return views
@@ -224,12 +243,17 @@ function LaneFlows.views(work, n)
     local shared = shared_of(work, flow)
     if not all_fit(shared.gates) then
       LaneFlows.shut(work, flow)
+      hold(work, flow, shared.gates)
     else
       local view = view_of(work, flow, shared, most, least)
       if view == nil then
         work.stopped[flow] = true
+        if work.fairness ~= nil then
+          Fairness.stop(work.fairness, flow)
+        end
       else
         views[#views + 1] = view
+        note_ready(work, view, free)
       end
     end
   end

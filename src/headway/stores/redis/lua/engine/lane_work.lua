@@ -104,38 +104,28 @@ local function write(work, decision, by_flow)
   feed_next(work, decision.starts, known)
 end
 
--- The lane's level rises to the least of those who wait or started.
-local function level_of(work, tenants)
-  local level
-  for _, tenant in ipairs(tenants) do
-    local own = Fairness.of(work.fairness, tenant)
-    level = level and math.min(level, own) or own
-  end
-  return level or work.fairness.level
-end
-
-local function save_fairness(work, started)
+local function save_fairness(work)
   local fairness = work.fairness
-  if fairness == nil or #started == 0 then
+  if fairness == nil or next(fairness.changed) == nil then
     return
   end
-  local starts, flows = {}, LaneFlows.open(work)
-  for _, one in ipairs(started) do
-    starts[one.view.tenant] = fairness.starts[one.view.tenant]
-    flows[#flows + 1] = one.view.flow
-  end
-  Lanes.save_tenant_starts(work.lane, starts)
-  local level = level_of(work, LaneFlows.tenants_of(flows))
-  if level > work.row.level then
-    work.row.level, fairness.level = level, level
+  Fairness.raise_level(fairness)
+  if fairness.level > work.row.level then
+    work.row.level = fairness.level
     Lanes.save(work.row)
   end
+  local starts = {}
+  for tenant in pairs(fairness.changed) do
+    starts[tenant] = fairness.starts[tenant]
+  end
+  Lanes.save_tenant_starts(work.lane, starts)
+  fairness.changed = {}
 end
 
 -- One round: what it decides is written. Returns the decision, nil if no flow can run, and adds to
 -- `started` what starts.
 local function one_round(work, n, free, started)
-  local views = LaneFlows.views(work, n)
+  local views = LaneFlows.views(work, n, free)
   if #views == 0 then
     return nil
   end
@@ -202,7 +192,7 @@ function LaneWork.take(work, n, free)
     end
   end
   work.fruitful = work.fruitful or #started > 0
-  save_fairness(work, started)
+  save_fairness(work)
   return started
 end
 

@@ -3,10 +3,14 @@
 -- needs: engine.cascade, engine.follow_ups, engine.retry, engine.step
 local Lapse = {}
 
--- Takes everything from a worker whose lease has ended; its row is marked and saved here, and the
--- caller flushes the step. Returns how many runs it lost.
-function Lapse.lapse(step, worker)
-  local held, ids = Jobs.held_by(worker.id), {}
+-- Takes everything from a worker whose lease has ended, or its first `most` jobs; its row is marked
+-- and saved here, and the caller flushes the step.
+--
+-- What is left to it is fenced by the end of its lease. It is marked when nothing is left, so that
+-- until then each sweep finds it, and a beat or claim of its own takes the rest from it first.
+-- Returns how many runs it lost, and how many jobs were taken in all.
+function Lapse.lapse(step, worker, most)
+  local held, ids = Jobs.held_by(worker.id, most), {}
   for place, one in ipairs(held) do
     ids[place] = one.id
   end
@@ -21,10 +25,10 @@ function Lapse.lapse(step, worker)
       Lapse.doubt(step, row)
     end
   end
-  worker.lapsed = true
+  worker.lapsed = most == nil or #held < most
   Workers.save(worker)
   Counts.happened('lost', lost)
-  return lost
+  return lost, #held
 end
 
 -- A running job whose worker is gone: the attempt is used, the next follows by its policy.

@@ -22,7 +22,8 @@ function NewRow.state_of(job, due_at)
   return 'waiting'
 end
 
--- The row of a job whose shape has its flow and policy numbers.
+-- The row of a job whose shape has its flow and policy numbers; `job.created_at` is given for one
+-- that was made elsewhere before.
 function NewRow.make(job, shape)
   local now, policy = Time.now, job.policy
   local due_at = job.due_at or now
@@ -39,7 +40,7 @@ function NewRow.make(job, shape)
     flow = shape.flow,
     policy = shape.policy_number,
     state = NewRow.state_of(job, due_at),
-    created_at = now,
+    created_at = job.created_at or now,
     expires_at = job.expires_at,
     key = job.key,
     keyed = shape.keyed,

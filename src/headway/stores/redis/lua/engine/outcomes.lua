@@ -144,7 +144,7 @@ function APPLY.HandedOver(step, row, outcome)
   end
   Step.move(step, row, 'awaiting')
   row.handed_at, row.deadline_at = Time.now, Time.now + math.max(1, outcome.timeout_ms)
-  row.care = true
+  row.error, row.care = '', true
   Step.give_back(step, row, nil, 'run')
   Counts.happened('handed_over', 1)
   local own = Hearing.reference(row)

@@ -3,13 +3,16 @@
 
 local RankHeap = {}
 
--- By priority, level, due time, arrival, then the flow's place.
+-- By priority, level, own starts, due time, arrival, then the flow's place.
 local function before(a, b)
   if a.priority ~= b.priority then
     return a.priority < b.priority
   end
   if a.level ~= b.level then
     return a.level < b.level
+  end
+  if a.own ~= b.own then
+    return a.own < b.own
   end
   if a.due_at ~= b.due_at then
     return a.due_at < b.due_at

@@ -115,6 +115,22 @@ local function follows(policy, state)
   return nil
 end
 
+-- The error of the run that ends: never that of an earlier run of the job.
+--
+-- A row keeps the error of its last failed run until a hand-over clears it. From then on it has
+-- what the handler of this run raised.
+local function own_error(row, error)
+  if error and error ~= '' then
+    return error
+  end
+  return row.handed_at ~= nil and row.error or ''
+end
+
+-- The error of a job's last run, which has ended.
+function Step.run_error(row)
+  return row.outcome ~= '' and row.outcome ~= 'succeeded' and row.error or ''
+end
+
 -- Ends a job; a cancel that was asked for decides the state, the outcome stays on the run.
 --
 -- `row` is not final; `state` is what the run, signal, deadline or operator says; `outcome` is the
@@ -135,8 +151,8 @@ function Step.finish(step, row, state, outcome, said)
     row.worker, row.last_worker = nil, row.worker or row.last_worker
   end
   row.reason = said.reason or ''
-  if said.error and said.error ~= '' then
-    row.error = said.error
+  if held and outcome ~= 'succeeded' then
+    row.error = own_error(row, said.error)
   end
   if said.result ~= nil then
     row.result = said.result
@@ -169,15 +185,16 @@ function Step.requeue(step, row, outcome, how)
     return Step.finish(step, row, 'dead', outcome, { reason = 'exhausted', error = how.error })
   end
   Step.give_back(step, row)
-  Step.keep_run(step, row, outcome, how.error)
+  local error = own_error(row, how.error)
+  Step.keep_run(step, row, outcome, error)
   if how.due_at ~= nil then
     row.due_at, row.blocked_ms = how.due_at, 0
   end
   if how.again then
     row.attempt = row.attempt - 1
   end
-  if how.error and how.error ~= '' then
-    row.error = how.error
+  if error ~= '' then
+    row.error = error
   end
   row.result = nil
   Step.move(step, row, row.due_at > Time.now and 'scheduled' or 'waiting')
@@ -262,11 +279,17 @@ local function is_keyed(step, gate)
   return not spec.shared
 end
 
+-- Wakes the lanes that a shared gate turned away. They are forgotten: the next claim that finds the
+-- gate shut remembers its lane again.
 local function wake_waiting(step, gate)
   local row = GateBook.find(step.book, gate)
-  for _, lane in ipairs(row and row.lanes or {}) do
-    Wakes.wake(lane)
+  if row == nil or #row.lanes == 0 then
+    return
   end
+  for _, lane in ipairs(row.lanes) do
+    Wakes.wake(lane ~= Gates.ANY_LANE and lane or nil)
+  end
+  GateBook.change(step.book, gate, row.template, row.pool).lanes = {}
 end
 
 -- What comes back at each gate, in order.

@@ -1,5 +1,5 @@
 -- Why a job is not running: the job, its gates and who holds them, its place, its lane's workers.
--- needs: reads.look, tables.jobs, tables.workers, engine.cascade, engine.states
+-- needs: base.keys, reads.look, tables.jobs, tables.workers, engine.cascade, engine.states
 local ReadWhy = {}
 
 -- The gates of a use: one, or that of each candidate who may be asked next.
@@ -41,6 +41,8 @@ function ReadWhy.run(request)
   Look.jobs(look, { row })
   look.told.workers = Workers.all()
   if States.QUEUED[row.state] then
+    local suspect = redis.call('HGET', Keys.facts, 'suspect')
+    look.told.facts = { suspect = suspect and cmsgpack.unpack(suspect) or nil }
     look_at_gates(look, row, request)
   end
   if row.state == 'waiting' then

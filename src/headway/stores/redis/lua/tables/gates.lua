@@ -3,6 +3,11 @@
 
 local Gates = {}
 
+-- Lanes that a shut gate remembers by name.
+local MOST_LANES = 64
+-- In place of the names of more lanes; no lane has an empty name.
+Gates.ANY_LANE = ''
+
 local templates = nil
 
 -- All declared gates by name, as {spec, override}; read once in the script.
@@ -42,6 +47,22 @@ function Gates.new(name, template, pool)
     lanes = {},
     opens = {},
   }
+end
+
+-- The lanes to wake when a gate has room, with one more; nil if that changes nothing.
+function Gates.turn_away(row, lane)
+  local lanes = {}
+  for place, known in ipairs(row and row.lanes or {}) do
+    if known == lane or known == Gates.ANY_LANE then
+      return nil
+    end
+    lanes[place] = known
+  end
+  if #lanes >= MOST_LANES then
+    return { Gates.ANY_LANE }
+  end
+  lanes[#lanes + 1] = lane
+  return lanes
 end
 
 local function encode(row)

@@ -35,9 +35,13 @@ local function rows_in_order(ids)
 end
 
 -- Running and awaiting jobs whose run this worker holds, as {id, run, request, state,
--- cancel_requested}, in order of start.
-function JobHeld.held_by(worker)
-  return rows_in_order(ids_held(worker))
+-- cancel_requested}, in order of start; the first `limit` of them, or all if it is nil.
+function JobHeld.held_by(worker, limit)
+  local rows = rows_in_order(ids_held(worker))
+  for place = #rows, (limit or #rows) + 1, -1 do
+    rows[place] = nil
+  end
+  return rows
 end
 
 -- How many those are.

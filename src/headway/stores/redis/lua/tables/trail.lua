@@ -26,14 +26,35 @@ function Trail.add(rows)
   Write.zadd(Keys.trail_of, targets)
 end
 
+-- Removes lines: the oldest, in order, and never the newest of all.
+function Trail.remove(rows)
+  if #rows == 0 then
+    return
+  end
+  local fields, targets = {}, {}
+  for place, row in ipairs(rows) do
+    fields[place] = n6(row.seq)
+    targets[place] = Codec.name(row.target) .. fields[place]
+  end
+  Write.hdel(Keys.trail, fields)
+  Write.zrem(Keys.trail_of, targets)
+  Write.put(Keys.facts, 'trail_gone', rows[#rows].seq)
+end
+
+-- The numbers of the last line that was removed and of the newest; 0 for none.
+local function bounds()
+  local found = redis.call('HMGET', Keys.facts, 'trail_gone', 'trail')
+  return tonumber(found[1] or 0), tonumber(found[2] or 0)
+end
+
 -- The numbers of all lines before one, newest first.
 local function fields_before(before, limit)
-  local last = tonumber(redis.call('HGET', Keys.facts, 'trail') or 0)
+  local gone, last = bounds()
   if before and before <= last then
     last = before - 1
   end
   local fields = {}
-  for seq = last, math.max(1, last - limit + 1), -1 do
+  for seq = last, math.max(gone + 1, last - limit + 1), -1 do
     fields[#fields + 1] = n6(seq)
   end
   return fields
@@ -79,9 +100,9 @@ end
 
 -- Lines, oldest first; those with a larger seq than `after`.
 function Trail.since(after, limit)
-  local last = tonumber(redis.call('HGET', Keys.facts, 'trail') or 0)
-  local fields = {}
-  for seq = after + 1, math.min(last, after + limit) do
+  local gone, last = bounds()
+  local first, fields = math.max(after, gone) + 1, {}
+  for seq = first, math.min(last, first + limit - 1) do
     fields[#fields + 1] = n6(seq)
   end
   return lines_of(fields)

@@ -82,7 +82,7 @@ function VERBS.retry(step, row, request)
     return 'refused'
   end
   local stage = stage_after(step, row, request.edit)
-  Step.keep_run(step, row, row.outcome, row.error)
+  Step.keep_run(step, row, row.outcome, Step.run_error(row))
   row.life = row.life + 1
   row.attempt = 0
   row.finished_at, row.purge_at, row.expires_at = nil, nil, nil

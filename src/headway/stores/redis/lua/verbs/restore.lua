@@ -61,6 +61,8 @@ local function insert(step, request)
   local known = Jobs.known(ids)
   for _, one in ipairs(request.jobs) do
     if not known[one.job.id] then
+      -- Its run began before it came here, and no run begins before its job is there.
+      one.job.created_at = math.min(Time.now, one.since_at)
       new[#new + 1] = one.job
     end
   end
@@ -109,7 +111,8 @@ local function take_up(step, row, one)
   Counts.move(row.lane, row.state, 'awaiting', 1)
   row.state = 'awaiting'
   row.run, row.attempt = run_of(row, one), row.attempt + 1
-  row.claimed_at, row.handed_at = one.since_at, one.since_at
+  row.claimed_at, row.handed_at = math.max(row.created_at, one.since_at), one.since_at
+  row.error = ''
   row.deadline_at = Time.now + math.max(1, one.deadline_ms)
   row.care, row.in_doubt, row.gated = true, true, true
   for _, use in ipairs(one.job.gates or {}) do

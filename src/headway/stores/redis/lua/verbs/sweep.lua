@@ -1,6 +1,6 @@
 -- Sweep: what time alone brings about, bounded; any number of sweepers may run at once.
 -- needs: base.time, base.write, tables.counts, tables.gates, tables.jobs, tables.signals
--- needs: tables.workers, engine.expire, engine.feeding, engine.horizon, engine.lapse
+-- needs: tables.trail, tables.workers, engine.expire, engine.feeding, engine.horizon, engine.lapse
 -- needs: engine.promotion, engine.step, engine.turns
 local Sweep = {}
 
@@ -69,6 +69,24 @@ local function forget(n)
   return #ids
 end
 
+-- Forgets lines of the trail that are older than a moment. Returns how many.
+local function forget_trail(n, before_at)
+  local first = Trail.since(0, 1)[1]
+  if first == nil or first.at >= before_at then
+    return 0
+  end
+  -- One more than may be removed: the newest line of all stays, and keeps its number from others.
+  local lines, old = Trail.since(0, n + 1), {}
+  for place = 1, #lines - 1 do
+    if lines[place].at >= before_at then
+      break
+    end
+    old[place] = lines[place]
+  end
+  Trail.remove(old)
+  return #old
+end
+
 local function earliest(...)
   local first
   for place = 1, select('#', ...) do
@@ -80,12 +98,18 @@ local function earliest(...)
   return first
 end
 
+-- Takes up to n jobs from workers whose lease has ended. Returns how many such workers there are, at
+-- most n; how many runs they lost; how many jobs were taken.
 local function lapse_workers(step, n)
-  local workers, lost = Workers.lapsed(n), 0
+  local workers, lost, held = Workers.lapsed(n), 0, 0
   for _, worker in ipairs(workers) do
-    lost = lost + Lapse.lapse(step, worker)
+    if held == n then
+      break
+    end
+    local runs, jobs = Lapse.lapse(step, worker, n - held)
+    lost, held = lost + runs, held + jobs
   end
-  return #workers, lost
+  return #workers, lost, held
 end
 
 local function promote_due(step)
@@ -105,29 +129,31 @@ function Sweep.run(request)
   Horizon.ask_short(n)
   Write.freely()
   Time.keep()
-  local workers, lost = lapse_workers(step, n)
+  local workers, lost, held = lapse_workers(step, n)
   local expired = Expire.expire(step, n)
-  local late = meet_deadlines(step, n)
+  -- A worker's end comes before the deadline of what it held: it may give that more time.
+  local late = held < n and meet_deadlines(step, n) or 0
   -- What ended above must be written before anything is fed or forgotten.
   Step.flush(step)
   local promoted = promote_due(step)
   local timers, fed = Feeding.run_timers(step.book, n)
   Horizon.extend_short(step.book, n)
   Step.flush(step)
-  local removed = forget(n)
+  local removed, lines = forget(n), forget_trail(n, Time.now - request.keep_trail_ms)
   return {
     lost = lost,
     deadlines = late,
     expired = expired,
     promoted = promoted,
     fed = fed,
-    removed = removed,
+    removed = removed + lines,
     next_at = earliest(
       Workers.next_lapse(),
       Jobs.next_deadline(),
       Jobs.next_expiry(),
       Gates.next_timer()
     ),
-    again = workers == n or expired == n or late == n or timers == n or removed == n,
+    again = workers == n or held == n or expired == n or late == n or timers == n
+      or removed == n or lines == n,
   }
 end

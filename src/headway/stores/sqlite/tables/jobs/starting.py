@@ -50,7 +50,7 @@ _FINISH = (
 )
 _HELD_BY = (
     "SELECT id, run, request, state, cancel_requested FROM job INDEXED BY job_worker"
-    " WHERE state IN (3, 4) AND worker = ? ORDER BY priority, due_at, seq"
+    " WHERE state IN (3, 4) AND worker = ? ORDER BY priority, due_at, seq LIMIT ?"
 )
 _TAKEN_BY = (
     f"SELECT {COLUMNS} FROM job INDEXED BY job_worker"  # noqa: S608  (names of columns only)
@@ -140,14 +140,15 @@ class JobStarting(JobKeeping):
         count, first, last, gated = self._db.execute(_FINISHING_LANES, which).get
         return count, first, last, bool(gated), which
 
-    def held_by(self, worker: str) -> list[HeldRow]:
-        """Running and awaiting jobs whose run this worker holds."""
+    def held_by(self, worker: str, limit: int | None = None) -> list[HeldRow]:
+        """Running and awaiting jobs whose run this worker holds, in order of start."""
         who = self._session.words.find(worker)
         if who is None:
             return []
+        most = -1 if limit is None else limit
         return [
             HeldRow(one, run, request, STATES[state], bool(cancel))
-            for one, run, request, state, cancel in self._db.execute(_HELD_BY, (who,))
+            for one, run, request, state, cancel in self._db.execute(_HELD_BY, (who, most))
         ]
 
     def taken_by(self, worker: str, request: int) -> list[JobRow]:

@@ -1,0 +1,125 @@
+"""The directory: where the ready-made systems keep what is no job, and their names.
+
+Loads no server and no system: commands that only look or migrate work without these extras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from types import MappingProxyType
+from typing import Annotated, Protocol
+
+import typer
+
+from headway.cli.extras import needs_extra
+from headway.cli.postgres import is_postgres, plain_url
+from headway.cli.settings import Settings
+from headway.core.errors import InvalidValue
+
+SYSTEMS: Mapping[str, str] = MappingProxyType(
+    {
+        "lanes": "headway.systems.lanes",
+        "calls": "headway.systems.calls",
+        "field_service": "headway.systems.field_service",
+    }
+)
+"""Each system and its package, which has `make`."""
+
+
+def complete_system(incomplete: str) -> list[str]:
+    """Complete the name of a ready-made system."""
+    return [name for name in SYSTEMS if name.startswith(incomplete)]
+
+
+SystemNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--system",
+        metavar="NAME",
+        help=f"A ready-made system: {', '.join(SYSTEMS)}; repeatable.",
+        autocompletion=complete_system,
+    ),
+]
+
+
+class Migrated(Protocol):
+    """What became of the tables of one system, or of a part of it."""
+
+    @property
+    def system(self) -> str:
+        """Whose."""
+        ...
+
+    @property
+    def before(self) -> str | None:
+        """Their revision before; None if there were none."""
+        ...
+
+    @property
+    def now(self) -> str | None:
+        """Their revision now."""
+        ...
+
+
+def directory_url(settings: Settings, store_url: str) -> str:
+    """Where systems keep what is no job: as the settings say, else beside the store."""
+    if settings.directory is not None:
+        return settings.directory
+    if is_postgres(store_url):
+        return plain_url(store_url)
+    scheme, _, place = store_url.partition(":///")
+    if scheme != "sqlite" or not place:
+        return "sqlite:///headway-directory.db"
+    stem, dot, ending = place.partition("?")[0].rpartition(".")
+    return f"sqlite:///{stem}-directory.{ending}" if dot else f"sqlite:///{ending}-directory"
+
+
+class Tables(Protocol):
+    """What systems keep in the directory."""
+
+    async def migrate(self) -> Sequence[Migrated]:
+        """Brings it to this program's schema."""
+        ...
+
+
+def tables_of(names: Sequence[str], directory: str) -> Tables:
+    """The tables of systems.
+
+    Their settings are not read: who migrates need not know a provider's secrets.
+
+    Args:
+        names: as `--system` was given them.
+        directory: its URL, as a role that may change tables.
+
+    Returns:
+        The tables in the directory, which is not opened yet; of a system that keeps nothing, none.
+
+    Raises:
+        InvalidValue: there is no such system, a package is missing, or it is no such URL.
+    """
+    packages = [system_package(name) for name in dict.fromkeys(names)]
+    with needs_extra("systems"):
+        from headway.systems.directory.database import Directory  # noqa: PLC0415
+
+        needed = [one for name in packages for one in getattr(import_module(name), "SCHEMAS", ())]
+    made = Directory(directory)
+    for schema in needed:
+        made.needs(schema)
+    return made
+
+
+def system_package(name: str) -> str:
+    """Return the package of a system.
+
+    Raises:
+        InvalidValue: there is no such system; the hint has near names.
+    """
+    package = SYSTEMS.get(name)
+    if package is None:
+        near = get_close_matches(name, SYSTEMS, n=1)
+        message = f"there is no system {name!r}"
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SYSTEMS)}"
+        raise InvalidValue(message, hint=hint)
+    return package

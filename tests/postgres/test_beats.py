@@ -1,0 +1,223 @@
+"""Beats take no turn: no other call, of any process, delays a healthy worker's lease."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from headway.contract.claims import BeatReply, BeatRequest
+from headway.contract.outcomes import HandedOver, SettleRequest
+from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
+from headway.core.errors import InvalidValue
+from headway.core.state import State
+from headway.runtime.timing import pause
+from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.session import lock_key
+from headway.stores.postgres.signalling import TOGETHER
+from headway.stores.postgres.store import PostgresStore
+from headway.testing.clock import FakeClock
+from tests.plain import assert_clean, claim, count, job, jobs
+from tests.postgres.places import Place
+from tests.postgres.test_out_of_order import Held
+
+LEASE_MS = 30_000
+LIMIT = 60
+"""Seconds for what must come."""
+
+
+def beat(store: PostgresStore, *held: Any, worker: str = "w", **fields: Any) -> Any:
+    running = tuple((one.id, one.run) for one in held)
+    given = {"request": 1, "lease_ms": LEASE_MS, **fields}
+    return store.beat(BeatRequest(worker=worker, running=running, **given))
+
+
+def news(number: int) -> Signal:
+    return Signal(key=f"call-{number}", event=f"e{number}", kind=SignalKind.NOTE)
+
+
+async def test_beat_is_answered_before_thousands_of_signals_that_wait(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue([job(1)])
+    held = (await claim(store)).jobs
+    await beat(store, *held)
+    answered: list[SignalReply] = []
+    slow = Held(store._turns)
+    signals = [asyncio.ensure_future(store.signal(news(n))) for n in range(3_000)]
+    for one in signals:
+        one.add_done_callback(lambda done: answered.append(done.result()))
+    await slow.until_it_came()
+    clock.advance(LEASE_MS // 2)
+    reply: BeatReply = await asyncio.wait_for(beat(store, *held), LIMIT)
+    assert reply.lease_until == clock() + LEASE_MS
+    assert (reply.lost, reply.cancel) == ((), ())
+    assert answered == []
+    # What needs the turn (progress is written to the job) is the next to have it.
+    progress = ((held[0].id, held[0].run, b"7"),)
+    late = asyncio.ensure_future(beat(store, *held, progress=progress))
+    async with asyncio.timeout(LIMIT):
+        while store._turn_desk._calls[0].signal is not None:
+            await pause(0)
+    slow.through.set()
+    await asyncio.wait_for(late, LIMIT)
+    assert len(answered) <= 2 * TOGETHER
+    await asyncio.wait_for(asyncio.gather(*signals), LIMIT)
+    assert {one.answer for one in answered} == {Heard.KEPT}
+    await assert_clean(store)
+
+
+async def test_beat_waits_for_nobody_who_has_the_turn(place: Place, clock: FakeClock) -> None:
+    store = place.open(clock)
+    await store.enqueue(jobs(0, 2))
+    held = (await claim(store)).jobs
+    await beat(store, *held)
+    key = lock_key(parse_url(place.url).namespace)
+    with psycopg.connect(parse_url(place.url).conninfo) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (key,))
+        clock.advance(LEASE_MS - 1)
+        assert (await beat(store, *held)).lease_until == clock() + LEASE_MS
+    clock.advance(LEASE_MS - 1)
+    assert (await store.sweep(100)).lost == 0
+    assert await count(store, "running") == 2
+
+
+async def test_sweep_that_saw_the_lease_end_is_repeated_if_a_beat_came_first(
+    place: Place, clock: FakeClock
+) -> None:
+    """Two processes whose clocks differ by a moment, at the very end of a lease."""
+    store = place.open(clock)
+    ahead = FakeClock(clock() + LEASE_MS)
+    other = place.open(ahead)
+    await store.enqueue([job(1)])
+    held = (await claim(store)).jobs
+    await beat(store, *held)
+    await other.lead("chores", "here", 1_000)
+    await other.beat(BeatRequest(worker="other", running=(), request=0))
+    swept = Held(other._turns)
+    sweep = asyncio.ensure_future(other.sweep(100))
+    await swept.until_it_came()
+    # The store's time is that of the clock ahead, so that the lease is over for this one, too:
+    # the row is replaced by hand, as a beat of a moment ago would have done.
+    place.sql(
+        "UPDATE @worker SET lease_until = lease_until + 60000, no = no + 1 WHERE id = %s", "w"
+    )
+    swept.through.set()
+    assert (await sweep).lost == 0
+    assert await count(store, "running") == 1
+    await assert_clean(store)
+
+
+async def test_beat_that_read_the_lease_before_a_new_epoch_does_not_bring_it_back(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue([job(1)])
+    held = (await claim(store)).jobs
+    await beat(store, *held)
+    slow = Held(store._beats._steps)
+    late = asyncio.ensure_future(beat(store, *held))
+    await slow.until_it_came()
+    await place.open(clock).new_epoch("ann", "to be safe")
+    slow.through.set()
+    reply: BeatReply = await late
+    assert reply.lost == tuple((one.id, one.run) for one in held)
+    assert await count(store, "running") == 0
+
+
+async def test_claim_and_beat_of_a_worker_at_once_lose_nothing_of_each_other(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue(jobs(0, 2))
+    first = (await claim(store, n=1)).jobs
+    await beat(store, *first)
+    slow = Held(store._turns)
+    late = asyncio.ensure_future(claim(store, request=2, n=1))
+    await slow.until_it_came()
+    clock.advance(20_000)
+    extended: BeatReply = await beat(store, *first, lease_ms=90_000)
+    slow.through.set()
+    second = (await late).jobs
+    assert (await late).lease_until == extended.lease_until
+    clock.advance(80_000)
+    reply: BeatReply = await beat(store, *first, *second, request=2)
+    assert reply.lost == ()
+    assert place.sql("SELECT count(*) FROM @worker WHERE id = 'w'") == [(1,)]
+
+
+async def test_beat_that_releases_what_never_arrived_extends_the_lease_at_once(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue(jobs(0, 3))
+    (one, *_) = (await claim(store)).jobs
+    await beat(store, one, request=0)
+    clock.advance(LEASE_MS - 1)
+    key = lock_key(parse_url(place.url).namespace)
+    with psycopg.connect(parse_url(place.url).conninfo) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (key,))
+        late = asyncio.ensure_future(beat(store, one))
+        await pause(0)
+        # Another beat of this process is answered behind it, and so its lease has been written.
+        await beat(store, worker="other")
+        rows = place.sql("SELECT lease_until FROM @worker WHERE id = 'w'")
+        assert rows == [(clock() + LEASE_MS,)]
+    await late
+    assert await count(store, "running") == 1
+    assert await count(store, "waiting") == 2
+    await assert_clean(store)
+
+
+async def test_signals_that_wait_share_steps_and_each_gets_its_own_answer(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue(jobs(0, 40))
+    held = (await claim(store)).jobs
+    over = tuple(HandedOver(one.id, one.run, key=f"call-{n}") for n, one in enumerate(held))
+    await store.settle(SettleRequest(worker="w", outcomes=over))
+    slow = Held(store._turns)
+    first = asyncio.ensure_future(store.lead("chores", "here", 1_000))
+    await slow.until_it_came()
+    ends = [
+        Signal(key=f"call-{n}", event="end", kind=SignalKind.FINAL, decided=Decided.SUCCEEDED)
+        for n in range(40)
+    ]
+    bad = Signal(key="call-1", event="e" * 2_000, kind=SignalKind.NOTE)
+    asked = [*ends[:20], bad, *ends[20:], ends[3]]
+    replies = [asyncio.ensure_future(store.signal(one)) for one in asked]
+    # The first statement of each step begins a transaction.
+    await pause(0)
+    trips = store._turns.session.link.trips
+    slow.through.set()
+    done = await asyncio.gather(first, *replies, return_exceptions=True)
+    answers = done[1:]
+    assert isinstance(answers[20], InvalidValue)
+    assert isinstance(answers[-1], SignalReply)
+    assert answers[-1].answer is Heard.ALREADY
+    fine = [one for one in (*answers[:20], *answers[21:-1]) if isinstance(one, SignalReply)]
+    assert [one.answer for one in fine] == [Heard.APPLIED] * 40
+    assert {one.state for one in fine} == {State.SUCCEEDED}
+    assert store._turns.session.link.trips > trips
+    await assert_clean(store)
+
+
+@pytest.mark.parametrize("together", [TOGETHER])
+async def test_signals_in_one_group_take_one_turn(
+    place: Place, clock: FakeClock, together: int
+) -> None:
+    store = place.open(clock)
+    slow = Held(store._turns)
+    first = asyncio.ensure_future(store.lead("chores", "here", 1_000))
+    await slow.until_it_came()
+    before = store._turns.session._turns
+    replies = [asyncio.ensure_future(store.signal(news(n))) for n in range(together)]
+    await pause(0)
+    slow.through.set()
+    await asyncio.gather(first, *replies)
+    # That which was held, and one for all of them.
+    assert store._turns.session._turns == before + 2

@@ -1,0 +1,262 @@
+"""Several connections learn facts in any order: no order of replies makes the store suspect."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from headway.contract.claims import BeatRequest
+from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.outcomes import Failed, SettleRequest
+from headway.contract.store import Store
+from headway.contract.views import JobQuery, TrailQuery, WhyQuery
+from headway.core.errors import OutcomeUnknown, StoreChanged, StoreUnavailable
+from headway.core.gates.slots import Slots
+from headway.stores.postgres.link import Link, Sent, open_link
+from headway.stores.postgres.options import parse_url
+from headway.stores.postgres.statement import Rows
+from headway.stores.postgres.steps import Steps
+from headway.stores.postgres.store import PostgresStore
+from headway.testing.clock import FakeClock
+from headway.testing.jobs import use_of
+from tests.plain import claim, count, job, jobs, succeed
+from tests.postgres.places import Place
+from tests.servers.postgres import fresh_database
+
+LIMIT = 120
+"""Seconds for what must come."""
+
+
+class Held:
+    """Keeps the next reply that comes over a connection, until it is let through.
+
+    Args:
+        steps: which connection.
+    """
+
+    def __init__(self, steps: Steps) -> None:
+        self.came = threading.Event()
+        self.through = threading.Event()
+        link = steps.session.link
+        self._run: Callable[[Sequence[Sent]], list[Rows]] = link.run
+        self._link = link
+        link.run = self._hold  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _hold(self, batch: Sequence[Sent]) -> list[Rows]:
+        rows = self._run(batch)
+        self._link.run = self._run  # pyright: ignore[reportAttributeAccessIssue]
+        self.came.set()
+        assert self.through.wait(LIMIT)
+        return rows
+
+    async def until_it_came(self) -> None:
+        assert await asyncio.to_thread(self.came.wait, LIMIT)
+
+
+def end_all_backends(place: Place) -> int:
+    rows = place.sql(
+        "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    return rows[0][0]
+
+
+async def fail(store: PostgresStore, one: Any) -> None:
+    """A settlement that takes the turn on the connection of settlements."""
+    outcome = Failed(one.id, one.run, error="no", after_ms=0)
+    await store.settle(SettleRequest(worker="w", outcomes=(outcome,)))
+
+
+async def test_reply_read_before_the_backends_ended_and_handled_later_is_no_proof(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue(jobs(0, 2))
+    (one, two) = (await claim(store)).jobs
+    await fail(store, one)
+    clock.advance(10)
+    # One connection has read its facts in its turn; its process is stopped before it handles them.
+    held = Held(store._turns)
+    slow = asyncio.ensure_future(store.lead("chores", "here", 60_000))
+    await held.until_it_came()
+    assert end_all_backends(place) >= 2
+    # Another one takes the turn meanwhile, and time goes on there.
+    clock.advance(5_000)
+    await fail(store, two)
+    held.through.set()
+    await asyncio.gather(slow, return_exceptions=True)
+    assert await store.suspicion() is None
+    clock.advance(1_000)
+    assert len((await claim(store, request=2)).jobs) == 2
+    assert await place.open(clock).suspicion() is None
+
+
+async def test_ended_backends_under_many_calls_never_make_the_store_suspect(place: Place) -> None:
+    store = place.open()
+    raised: list[BaseException] = []
+    stop = asyncio.Event()
+
+    async def again(call: Callable[[int], Coroutine[Any, Any, object]]) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            try:
+                await call(number)
+            except (OutcomeUnknown, StoreUnavailable):
+                continue
+            except Exception as error:  # noqa: BLE001  (whatever it is, the test tells it)
+                raised.append(error)
+                return
+
+    async def work(number: int) -> None:
+        await store.enqueue(jobs(number * 10, 10))
+        reply = await claim(store, request=number, n=8)
+        if reply.jobs:
+            await fail(store, reply.jobs[0])
+            await succeed(store, [(one.id, one.run) for one in reply.jobs[1:]])
+
+    callers = [
+        again(work),
+        again(lambda n: store.lead("chores", "here", 1_000 + n)),
+        again(lambda n: store.beat(BeatRequest(worker=f"b{n % 7}", running=(), request=0))),
+        again(lambda _: store.sweep(100)),
+    ]
+    tasks = [asyncio.ensure_future(one) for one in callers]
+    ended = 0
+    for _ in range(12):
+        ended += await asyncio.to_thread(end_all_backends, place)
+        await store.enqueue([job(1)])
+    stop.set()
+    await asyncio.wait_for(asyncio.gather(*tasks), LIMIT)
+    assert ended >= 12
+    assert raised == []
+    assert await store.suspicion() is None
+
+
+async def test_high_water_mark_that_an_enqueue_raised_is_not_lowered_by_the_turn(
+    place: Place, clock: FakeClock
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    await store.enqueue([job(1)])
+    await store.lead("chores", "here", 1_000)
+    clock.advance(10)
+    held = Held(store._turns)
+    slow = asyncio.ensure_future(store.lead("chores", "here", 60_000))
+    await held.until_it_came()
+    clock.advance(60_000)
+    await other.enqueue([job(2)])
+    held.through.set()
+    await slow
+    assert place.sql("SELECT n FROM @number WHERE key = -1") == [(clock(),)]
+
+
+@pytest.mark.parametrize("gated", [False, True])
+async def test_job_enqueued_while_a_claim_is_under_way_is_not_claimed_before_it_was_created(
+    place: Place, clock: FakeClock, gated: bool
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    line = Slots("line", 1)
+    items = (DeclareGate(spec=line),)
+    await other.define(DefineRequest(items=items, author="ann", reason="a test"))
+    await store.lead("chores", "here", 1_000)
+    clock.advance(10)
+    held = Held(store._turns)
+    slow = asyncio.ensure_future(claim(store))
+    await held.until_it_came()
+    began_at = clock()
+    clock.advance(500)
+    await other.enqueue([job(1, gates=(use_of(line),) if gated else ())])
+    held.through.set()
+    reply = await slow
+    assert (reply.now, [one.id for one in reply.jobs]) == (began_at, [job(1).id])
+    view = await store.read(JobQuery(id=job(1).id))
+    assert view is not None
+    assert view.created_at == view.runs[0].claimed_at == began_at + 500
+
+
+async def test_beat_that_read_its_worker_before_a_sweep_took_some_of_its_jobs_extends_no_lease(
+    place: Place, clock: FakeClock
+) -> None:
+    store, other = place.open(clock), place.open(clock)
+    await store.enqueue(jobs(0, 2))
+    runs = tuple((one.id, one.run) for one in (await claim(store)).jobs)
+    beat = BeatRequest(worker="w", running=runs)
+    # The next one asks ahead for what this one asked for.
+    clock.jump_to((await store.beat(beat)).lease_until - 1)
+    held = Held(store._beats._steps)
+    slow = asyncio.ensure_future(store.beat(beat))
+    await held.until_it_came()
+    clock.advance(1)
+    assert (await other.sweep(1)).lost == 1
+    held.through.set()
+    assert (await slow).lost == runs
+    assert await count(store, "running") == 0
+
+
+def _leads_to(steps: Steps, link: Link) -> None:
+    steps.session.drop()
+    steps.session._link = link
+
+
+async def test_connection_to_a_server_that_was_replaced_proves_nothing(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue(jobs(0, 2))
+    await store.lead("chores", "here", 1)
+    place.back_up()
+    clock.advance(60_000)
+    await store.lead("chores", "here", 2)
+    with fresh_database(place.database) as elsewhere:
+        # The older state stands in another database, to which only an old connection leads.
+        old = Place(elsewhere)
+        old.namespace = place.namespace
+        await old.open(clock).close()
+        names = old.tables()
+        for name in names:
+            kept = place.sql(f"SELECT * FROM {place.namespace}_kept.{name}")  # noqa: S608  (our own tables)
+            old.sql(f"TRUNCATE @{name}")
+            with psycopg.connect(elsewhere) as db:
+                for row in kept:
+                    marks = ", ".join(["%s"] * len(row))
+                    into = f"{place.namespace}.{name}"
+                    db.execute(f"INSERT INTO {into} OVERRIDING SYSTEM VALUE VALUES ({marks})", row)  # noqa: S608  # pyright: ignore[reportArgumentType]
+        _leads_to(store._turns, open_link(parse_url(old.url)))
+        assert len((await claim(store)).jobs) == 2
+        assert await store.suspicion() is None
+        assert old.sql("SELECT n FROM @number WHERE key = -13 AND n <> 0") == []
+
+
+async def test_mark_says_who_found_what_when_and_every_process_repeats_it(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue(jobs(0, 2))
+    await store.lead("chores", "here", 1)
+    place.back_up()
+    kept_at = clock()
+    clock.advance(10_000)
+    await store.lead("chores", "here", 2)
+    place.restore()
+    with pytest.raises(StoreChanged) as refused:
+        await claim(store)
+    other: Store = place.open(clock)
+    assert isinstance(other, PostgresStore)
+    found = await other.suspicion()
+    assert found is not None
+    assert found.at == clock()
+    assert found.by.startswith("process ")
+    assert str(kept_at) in found.reason
+    assert str(clock()) in found.reason
+    assert refused.value.message == found.message
+    assert "--new-epoch" in refused.value.hint
+    why = await other.read(WhyQuery(id=job(0).id))
+    assert why is not None
+    assert found.reason in why.sentence
+    assert "--new-epoch" in why.sentence
+    assert [row.verb for row in (await other.read(TrailQuery())).rows] == ["store changed"]

@@ -1,0 +1,383 @@
+"""What a worker reports: failed attempts in the log and to the hooks, progress, refused beats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+import headway as hw
+from headway.runtime.timing import Timing
+from headway.runtime.worker.reports import PROGRESS_EVERY
+from headway.stores import open_store
+from tests.runtime.watched import WatchedStore, soon, working
+
+TWICE = hw.Backoff(attempts=2, base="20s", jitter="none")
+
+
+@pytest.fixture
+async def store() -> WatchedStore:
+    return WatchedStore(open_store("memory://"))
+
+
+@pytest.fixture
+def failures(app: hw.App) -> list[hw.Failure]:
+    """All failures that the app's hook was given."""
+    found: list[hw.Failure] = []
+    app.on_failure(found.append)
+    return found
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(one.levelname, one.getMessage()) for one in caplog.records]
+
+
+async def test_failed_attempt_is_a_warning_that_says_when_the_next_one_is(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job(retry=TWICE)
+    async def work() -> None:
+        message = "boom"
+        raise ValueError(message)
+
+    sent = await app.send_async(work)
+    async with working(app):
+        await store.becomes(sent.id, "scheduled")
+    assert lines(caplog) == [
+        (
+            "WARNING",
+            f"job failed kind=work id={sent.id} attempt=1 error='ValueError: boom' retry_in=20s",
+        )
+    ]
+    assert caplog.records[0].exc_info is None
+
+
+async def test_last_attempt_is_an_error_with_its_traceback(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job(retry=hw.Backoff(attempts=1))
+    async def work() -> None:
+        message = "boom\nand more"
+        raise ValueError(message)
+
+    sent = await app.send_async(work)
+    async with working(app):
+        await store.ends(sent.id)
+    (line,) = lines(caplog)
+    assert line == ("ERROR", f"job dead kind=work id={sent.id} attempt=1 error='ValueError: boom'")
+    assert "in work" in caplog.text
+    assert "and more" in caplog.text
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+async def _timed_out(job: hw.Job) -> None:
+    await asyncio.Event().wait()
+
+
+async def _after_the_hand_over(job: hw.Job) -> None:
+    await job.hand_over()
+    message = "rang off"
+    raise ValueError(message)
+
+
+async def _with_retry(job: hw.Job) -> hw.Retry:
+    return hw.Retry("line busy", after="90s")
+
+
+HANDLERS: dict[str, tuple[Callable[[hw.Job], Any], str, str, int | None]] = {
+    "dead": (lambda _: _raise(hw.Dead("bad number")), "bad number", "dead", None),
+    "dead, for no reason": (lambda _: _raise(hw.Dead("")), "Dead", "dead", None),
+    "retry that is returned": (_with_retry, "line busy", "retry", 90_000),
+    "plain handler": (lambda _: _raise(KeyError("a")), "KeyError: 'a'", "retry", 20_000),
+    "answer that is no JSON": (lambda _: object(), "result", "dead", None),
+    "unknown stage": (lambda _: hw.Next("nowhere"), "nowhere", "retry", 20_000),
+    "timeout": (_timed_out, "handler_timeout", "retry", 20_000),
+    "after the hand-over": (_after_the_hand_over, "ValueError: rang off", "awaiting", None),
+}
+
+
+@pytest.mark.parametrize("case", list(HANDLERS))
+async def test_every_way_to_fail_is_logged_and_given_to_the_hook(
+    app: hw.App, failures: list[hw.Failure], caplog: pytest.LogCaptureFixture, case: str
+) -> None:
+    handler, text, becomes, retry_in_ms = HANDLERS[case]
+    failed = asyncio.Event()
+    app.on_failure(lambda _: failed.set())
+
+    if asyncio.iscoroutinefunction(handler):
+
+        async def work(job: hw.Job) -> Any:
+            return await handler(job)
+
+    else:
+
+        def work(job: hw.Job) -> Any:
+            return handler(job)
+
+    timeout: dict[str, Any] = {"timeout": "1ms"} if case == "timeout" else {}
+    kind = app.job(retry=TWICE, **timeout)(work)
+    sent = await app.send_async(kind)
+    async with working(app):
+        await soon(failed)
+    (failure,) = failures
+    assert (failure.job.id, failure.becomes, failure.retry_in_ms) == (sent.id, becomes, retry_in_ms)
+    assert text in failure.text.partition("\n")[0]
+    ((level, line),) = lines(caplog)
+    assert level == ("ERROR" if becomes == "dead" else "WARNING")
+    assert f"kind=work id={sent.id} attempt=1 error=" in line
+
+
+async def test_job_of_an_unknown_kind_is_logged(
+    app: hw.App, store: WatchedStore, failures: list[hw.Failure]
+) -> None:
+    other = hw.App(store=store)
+
+    @other.job(retry=TWICE)
+    async def elsewhere() -> None: ...
+
+    sent = await other.send_async(elsewhere)
+    async with working(app):
+        await store.becomes(sent.id, "scheduled")
+    assert [one.text.partition(":")[0] for one in failures] == ["unknown_kind"]
+
+
+async def test_error_of_a_run_that_was_lost_is_logged(
+    app: hw.App,
+    store: WatchedStore,
+    failures: list[hw.Failure],
+) -> None:
+    started, failed = asyncio.Event(), asyncio.Event()
+    app.on_failure(lambda _: failed.set())
+
+    @app.job(retry=TWICE)
+    async def work() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            message = "while it stopped"
+            raise ValueError(message)
+
+    sent = await app.send_async(work)
+    async with working(app) as worker:
+        await soon(started)
+        await store.move("kill", sent.id)
+        shift: Any = worker._shift
+        shift._obey(frozenset({(sent.id, 1)}), frozenset())
+        await soon(failed)
+    assert [(one.becomes, one.text) for one in failures] == [
+        ("lost", "ValueError: while it stopped")
+    ]
+
+
+async def test_snooze_success_and_hand_back_are_no_failures(
+    app: hw.App, store: WatchedStore, failures: list[hw.Failure], caplog: pytest.LogCaptureFixture
+) -> None:
+    started = asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job, n: int) -> Any:
+        if n:
+            return hw.Snooze(after="1h")
+        started.set()
+        return await asyncio.Event().wait()
+
+    snoozed, held = [await app.send_async(work, n=n) for n in (1, 0)]
+    async with working(app, grace="0s"):
+        await soon(started)
+        await store.becomes(snoozed.id, "scheduled")
+    assert (await store.job(held.id)).state == "waiting"
+    assert (failures, lines(caplog)) == ([], [])
+
+
+async def test_hook_that_fails_is_logged_and_changes_nothing(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+
+    @app.on_failure
+    def broken(failure: hw.Failure) -> None:
+        message = "the tracker is away"
+        raise OSError(message)
+
+    app.on_failure(lambda failure: seen.append(failure.text))
+
+    @app.job()
+    async def work() -> None:
+        raise hw.Dead("bad number")
+
+    sent = await app.send_async(work)
+    async with working(app):
+        assert (await store.ends(sent.id)).state == "dead"
+    assert seen == ["bad number"]
+    assert "the tracker is away" in caplog.text
+
+
+def test_hook_that_would_never_be_awaited_is_refused(app: hw.App) -> None:
+    async def hook(failure: hw.Failure) -> None: ...
+
+    with pytest.raises(hw.InvalidValue, match="async"):
+        app.on_failure(hook)
+    with pytest.raises(hw.InvalidValue, match="async"):
+        app.worker(on_failure=[hook])
+
+
+async def test_source_that_fails_is_logged_with_its_traceback(
+    app: hw.App, caplog: pytest.LogCaptureFixture
+) -> None:
+    looked = asyncio.Event()
+
+    @app.source(every="1h")
+    async def rows() -> AsyncIterator[hw.NewJob]:
+        looked.set()
+        message = "no such table"
+        raise ValueError(message)
+        yield  # makes it a generator
+
+    async with working(app):
+        await soon(looked)
+    assert "source rows: ValueError: no such table" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+class Minutes(Timing):
+    """Real time, but for minutes, which pass when the test says so."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+    async def pause(self, seconds: float) -> None:
+        if seconds != PROGRESS_EVERY:
+            return await super().pause(seconds)
+        passed = asyncio.Event()
+        self._waiting.put_nowait(passed)
+        await passed.wait()
+        return None
+
+    async def begins(self) -> asyncio.Event:
+        """The next minute, once the worker waits for it."""
+        async with asyncio.timeout(120):
+            return await self._waiting.get()
+
+
+async def test_worker_logs_its_progress_once_a_minute_unless_it_is_idle(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headway.worker")
+    timing = Minutes()
+    started = asyncio.Event()
+
+    @app.job()
+    async def work(n: int) -> None:
+        if n == 1:
+            raise hw.Dead("bad number")
+        if n == 2:
+            started.set()
+            await asyncio.Event().wait()
+
+    async with working(app, timing=timing, grace="0s"):
+        (await timing.begins()).set()
+        minute = await timing.begins()
+        for n in (0, 0, 1, 2):
+            sent = await app.send_async(work, n=n)
+            if n < 2:
+                await store.ends(sent.id)
+        await soon(started)
+        minute.set()
+        (await timing.begins()).set()
+        await timing.begins()
+    told = [line for _, line in lines(caplog) if line.startswith("worker progress")]
+    assert told == [
+        "worker progress done=2 failed=1 running=1 waiting=0",
+        "worker progress done=0 failed=0 running=1 waiting=0",
+    ]
+
+
+class Hanging(WatchedStore):
+    """A store that does not answer the first beat."""
+
+    async def beat(self, request: Any) -> Any:
+        if not self.asked("beat"):
+            self._note("beat", (request,), None)
+            await asyncio.Event().wait()
+        return await self.inner.beat(request)
+
+
+async def test_beat_without_an_answer_says_why_it_failed(
+    store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    warned = asyncio.Event()
+    caplog.handler.addFilter(lambda record: warned.set() or True)
+    app = hw.App(store=Hanging(store.inner))
+    async with working(app, lease="1s", heartbeat="task"):
+        await soon(warned)
+    assert ("WARNING", "beat: the store did not answer in time") in lines(caplog)
+
+
+PROGRAM = """
+import headway as hw
+app = hw.App("memory://")
+
+@app.job(retry=hw.Backoff(attempts=1))
+async def work():
+    raise ValueError("boom")
+
+@app.on_failure
+def stop(failure):
+    worker.stop()
+
+async def main():
+    global worker
+    worker = app.worker()
+    await app.send_async(work)
+    await worker.run()
+
+import asyncio
+asyncio.run(main())
+"""
+
+
+def test_program_that_configures_no_logging_shows_failures_on_standard_error() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == ""
+    assert "job dead kind=work" in done.stderr
+    assert "ValueError: boom" in done.stderr
+
+
+class AwayAtFirst(WatchedStore):
+    """A store that takes the second declaration, not the first."""
+
+    async def define(self, request: Any) -> Any:
+        if not self.asked("define"):
+            self._note("define", (request,), None)
+            message = "the store is away"
+            raise hw.StoreUnavailable(message)
+        return await self.inner.define(request)
+
+
+async def test_worker_that_begins_while_its_store_is_away_tries_again(
+    store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = AwayAtFirst(store.inner)
+    app = hw.App(store=away)
+    app.lane("main", lease="20s")
+
+    @app.job()
+    async def work() -> None: ...
+
+    sent = (await store.inner.enqueue([work.make()]))[0]
+    async with working(app):
+        assert (await away.ends(sent.id)).state == "succeeded"
+    assert lines(caplog) == [
+        ("WARNING", "before the first claim: the store is away; again in 0.05 s")
+    ]

@@ -1,0 +1,110 @@
+"""A process whose clock is not that of the machine that has the file writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from headway.contract.claims import BeatRequest
+from headway.contract.outcomes import Verdict
+from headway.contract.views import StatsQuery
+from headway.core.errors import ClockSkewed
+from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlite.numbers import HIGH_WATER
+from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, system_clock
+from headway.testing.clock import FakeClock
+from tests.plain import claim, count, job, succeed
+from tests.sqlite.rig import number, options
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+async def right(path: Path) -> AsyncIterator[SqliteStore]:
+    """A store by the machine's clock."""
+    opened = SqliteStore(options(path))
+    yield opened
+    await opened.close()
+
+
+class OwnClock:
+    """The clock of another process; it is right until a test moves it."""
+
+    off_ms = 0
+
+    def __call__(self) -> int:
+        return system_clock() + self.off_ms
+
+
+@pytest.fixture
+def own() -> OwnClock:
+    return OwnClock()
+
+
+@pytest.fixture
+async def other(right: SqliteStore, path: Path, own: OwnClock) -> AsyncIterator[SqliteStore]:
+    """The same file as another process opens it."""
+    opened = SqliteStore(options(path), own)
+    yield opened
+    await opened.close()
+
+
+Write = Callable[[SqliteStore], Awaitable[object]]
+WRITES: dict[str, Write] = {
+    "enqueue": lambda store: store.enqueue([job(9)]),
+    "claim": lambda store: claim(store, worker="skewed"),
+    "beat": lambda store: store.beat(BeatRequest(worker="skewed", lease_ms=1_000)),
+    "sweep": lambda store: store.sweep(100),
+    "reset_clock": lambda store: store.reset_clock("ann", "test"),
+}
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+@pytest.mark.parametrize("verb", WRITES)
+async def test_process_whose_clock_is_an_hour_off_writes_nothing_and_time_does_not_jump(
+    right: SqliteStore, other: SqliteStore, own: OwnClock, path: Path, verb: str, hours: int
+) -> None:
+    await right.enqueue([job(1), job(2, due_at=system_clock() + HOUR_MS // 2)])
+    (mine,) = (await claim(right)).jobs
+    own.off_ms = hours * HOUR_MS
+    with pytest.raises(ClockSkewed, match="clock") as error:
+        await WRITES[verb](other)
+    assert "10 s" in error.value.message
+    assert "nothing was written" in error.value.hint
+    assert number(path, HIGH_WATER) <= system_clock()
+    assert (await right.sweep(100)).lost == 0
+    assert await count(right, "scheduled") == 1
+    assert await succeed(right, [(mine.id, mine.run)]) == [Verdict.DONE]
+
+
+async def test_process_writes_again_as_soon_as_its_clock_is_right(
+    other: SqliteStore, own: OwnClock
+) -> None:
+    await other.enqueue([job(1)])
+    own.off_ms = HOUR_MS
+    for _ in range(2):
+        with pytest.raises(ClockSkewed):
+            await other.enqueue([job(2)])
+    own.off_ms = 0
+    await other.enqueue([job(2)])
+    assert await count(other, "waiting") == 2
+
+
+async def test_clock_that_is_off_by_less_than_the_limit_is_taken(
+    other: SqliteStore, own: OwnClock
+) -> None:
+    own.off_ms = -CLOCK_LIMIT_MS // 2
+    await other.enqueue([job(1)])
+    assert await count(other, "waiting") == 1
+
+
+async def test_file_that_was_created_under_a_clock_of_its_own_goes_by_it(path: Path) -> None:
+    clock = FakeClock()
+    store = SqliteStore(options(path), clock)
+    await store.enqueue([job(1)])
+    clock.advance(HOUR_MS)
+    await store.enqueue([job(2)])
+    assert (await store.read(StatsQuery())).now == clock.at
+    await store.close()
