@@ -269,18 +269,18 @@ def _take(one: GateView, amount: int, members: dict[str, str]) -> None:
         members[one.name] = member
 
 
-def may_feed(free: int, ahead: int, amount: int) -> bool:
+def may_feed(gate: GateView, ahead: int, amount: int) -> bool:
     """Whether a parked head may be moved into its flow with a ticket.
 
-    A head that does not fit beside the tickets before it stays, and those behind it with it: so
-    no move is in vain unless another flow was faster.
+    A head that does not fit beside the tickets before it stays, and those behind it with it. A move
+    is in vain only if another flow was faster, or if a pool has room enough but not in one member.
 
     Args:
-        free: permits of the gate that can be taken now.
+        gate: as it is now.
         ahead: what the gate's ticketed jobs before it in the flow ask for together.
         amount: what it asks for itself.
 
     Returns:
         Whether to move it.
     """
-    return ahead + amount <= free
+    return gate.fits(amount) and ahead + amount <= gate.total

@@ -58,6 +58,11 @@ class GateView:
         """Whether the amount can be taken now."""
         return self.free >= amount
 
+    @property
+    def total(self) -> int:
+        """What it can give now, in several takings; `free` is what it can give in one."""
+        return sum(one.free for one in self.members) if self.free and self.members else self.free
+
     def never_fits(self, amount: int) -> bool:
         """Whether the amount is more than the gate could ever give, as it is defined now."""
         return self.most < amount

@@ -7,6 +7,7 @@ from itertools import takewhile
 from headway.core.claim import may_feed
 from headway.core.flow import Head
 from headway.core.gates.spec import GateUse
+from headway.core.gates.view import GateView
 from headway.core.state import State
 from headway.stores.ledger.gatebook import GateBook, use_at
 from headway.stores.ledger.rows import JobRow
@@ -56,9 +57,9 @@ def feed_flow(book: GateBook, gate: str, flow: int) -> int:
         return 0
     use = use_at(heads[0], gate)
     view = book.view(use)
-    if view.free > 1:
-        heads = jobs.parked_heads(gate, flow, min(view.free, FEED_HEADS) + 1)
-    fed = _fitting(book, gate, flow, heads, view.free) if view.free > 0 else []
+    if view.total > 1:
+        heads = jobs.parked_heads(gate, flow, min(view.total, FEED_HEADS) + 1)
+    fed = _fitting(book, view, flow, heads) if view.free > 0 else []
     if fed:
         jobs.feed([head.order.seq for head, _ in fed], gate, [amount for _, amount in fed])
         lane = jobs.flow(flow).lane
@@ -94,14 +95,14 @@ def _set_aside(book: GateBook, gate: str, flow: int) -> list[Head]:
 
 
 def _fitting(
-    book: GateBook, gate: str, flow: int, heads: list[Head], free: int
+    book: GateBook, gate: GateView, flow: int, heads: list[Head]
 ) -> list[tuple[Head, int]]:
-    tickets = book.ledger.jobs.tickets(gate, flow)
+    tickets = book.ledger.jobs.tickets(gate.name, flow)
     fed: list[tuple[Head, int]] = []
     for head in heads:
-        amount = use_at(head, gate).amount
+        amount = use_at(head, gate.name).amount
         ahead = sum(taken for order, taken in tickets if order < head.order)
-        if not may_feed(free, ahead, amount):
+        if not may_feed(gate, ahead, amount):
             break
         fed.append((head, amount))
         tickets.append((head.order, amount))

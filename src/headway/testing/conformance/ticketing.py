@@ -6,6 +6,7 @@ import pytest
 
 from headway.contract.operate import Edit, Verb
 from headway.contract.outcomes import Succeeded
+from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
@@ -99,6 +100,17 @@ class TicketGroup(ConformanceGroup):
             await worker.settle(Succeeded(run.id, run.run))
             (run,) = await worker.take(9)
             assert run.id == job.id
+
+    async def test_every_member_of_a_pool_that_has_room_feeds_a_job(self, rig: Rig) -> None:
+        lines = Pool("lines:{customer}", {"a": 1, "b": 1})
+        await rig.declare(lines)
+        jobs = await rig.add_many(5, gates=(use_of(lines, customer="x"),))
+        worker = rig.worker()
+        runs = await worker.take(9)
+        assert [run.id for run in runs] == [job.id for job in jobs[:2]]
+        # Both members are free before the next claim, which starts one job at each.
+        await worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        assert await worker.take_ids(9) == [job.id for job in jobs[2:4]]
 
     async def test_every_lane_at_a_gate_is_fed_and_one_of_them_starts(self, rig: Rig) -> None:
         await rig.declare(REPO)

@@ -62,6 +62,7 @@ def settings(url: str, carrier: CarrierRig, migration: str) -> str:
 [calls]
 jitter = "0s"
 call_deadline = "5s"
+listing_lag = "1s"
 
 [calls.template]
 retry_on = ["BUSY", "NO_ANSWER", "FAILED", "WEBHOOK_LOST"]

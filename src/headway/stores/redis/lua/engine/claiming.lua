@@ -31,13 +31,13 @@ function Claiming.before(a, b)
 end
 
 -- Whether a parked head may be moved into its flow with a ticket. A head that does not fit beside
--- the tickets before it stays, and those behind it with it: so no move is in vain unless another
--- flow was faster.
---   free: permits of the gate that can be taken now.
+-- the tickets before it stays, and those behind it with it. A move is in vain only if another flow
+-- was faster, or if a pool has room enough but not in one member.
+--   view: the gate as it is now.
 --   ahead: what the gate's ticketed jobs before it in the flow ask for together.
 --   amount: what it asks for itself.
-function Claiming.may_feed(free, ahead, amount)
-  return ahead + amount <= free
+function Claiming.may_feed(view, ahead, amount)
+  return GateView.fits(view, amount) and ahead + amount <= GateView.total(view)
 end
 
 local function new_decision()

@@ -66,7 +66,7 @@ local function set_aside(book, gate, flow)
 end
 
 -- The ids and amounts of the first heads that fit beside the tickets before them.
-local function fitting(gate, flow, heads, free)
+local function fitting(gate, flow, heads, view)
   local tickets = Jobs.tickets(gate, flow)
   local ids, amounts = {}, {}
   for _, head in ipairs(heads) do
@@ -76,7 +76,7 @@ local function fitting(gate, flow, heads, free)
         ahead = ahead + ticket.amount
       end
     end
-    if not Claiming.may_feed(free, ahead, amount) then
+    if not Claiming.may_feed(view, ahead, amount) then
       break
     end
     ids[#ids + 1], amounts[#amounts + 1] = head.id, amount
@@ -95,12 +95,13 @@ function Feeding.feed_flow(book, gate, flow)
     return 0
   end
   local view = GateBook.view(book, GateBook.use_at(heads[1], gate))
-  if view.free > 1 then
-    heads = Jobs.parked_heads(gate, flow, math.min(view.free, FEED_HEADS) + 1)
+  local total = GateView.total(view)
+  if total > 1 then
+    heads = Jobs.parked_heads(gate, flow, math.min(total, FEED_HEADS) + 1)
   end
   local ids, amounts = {}, {}
   if view.free > 0 then
-    ids, amounts = fitting(gate, flow, heads, view.free)
+    ids, amounts = fitting(gate, flow, heads, view)
   end
   if #ids > 0 then
     Jobs.feed(ids, gate, amounts)

@@ -28,6 +28,18 @@ function GateView.fits(view, amount)
   return view.free >= amount
 end
 
+-- What it can give now, in several takings; `free` is what it can give in one.
+function GateView.total(view)
+  if view.free == 0 or #view.members == 0 then
+    return view.free
+  end
+  local total = 0
+  for _, one in ipairs(view.members) do
+    total = total + one.free
+  end
+  return total
+end
+
 -- Whether the amount is more than the gate could ever give, as it is defined now.
 function GateView.never_fits(view, amount)
   return view.most < amount
