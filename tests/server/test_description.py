@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from html import escape
 from html.parser import HTMLParser
@@ -19,6 +18,7 @@ from headway.server.options import ServerOptions
 from headway.server.service import Service
 from headway.stores import open_store
 from tests.server.rig import serving
+from tests.servers.browser import browsing
 
 
 def description() -> dict[str, Any]:
@@ -26,7 +26,6 @@ def description() -> dict[str, Any]:
 
 
 WHOLE = description()
-CHROMIUM = shutil.which("chromium")
 
 
 def operations() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -166,7 +165,7 @@ async def test_there_is_no_page_of_the_api_where_it_was_not_asked_for() -> None:
 
 def test_the_page_of_the_api_escapes_what_a_description_says() -> None:
     evil = "<script>alert(1)</script>"
-    operation = {"summary": evil, "description": evil, "tags": [evil]}
+    operation: dict[str, Any] = {"summary": evil, "description": evil, "tags": [evil]}
     operation["responses"] = {evil: {"description": evil}}
     operation["parameters"] = [
         {"name": evil, "in": evil, "description": evil, "schema": {"x": evil}}
@@ -181,14 +180,8 @@ def test_the_page_of_the_api_escapes_what_a_description_says() -> None:
     assert "<script" not in page.lower()
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 async def test_a_browser_shows_the_page_of_the_api_and_asks_no_other_host() -> None:
-    playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-    async with (
-        serving(tokens=False, docs=True) as rig,
-        playwright.async_playwright() as play,
-    ):
-        browser = await play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    async with serving(tokens=False, docs=True) as rig, browsing() as browser:
         page = await browser.new_page()
         asked: list[str] = []
         wrong: list[str] = []
@@ -200,4 +193,3 @@ async def test_a_browser_shows_the_page_of_the_api_and_asks_no_other_host() -> N
         assert await page.evaluate("getComputedStyle(document.body).maxWidth") != "none"
         assert {urlsplit(url).netloc for url in asked} == {urlsplit(rig.url).netloc}
         assert [line for line in wrong if "favicon" not in line] == []
-        await browser.close()

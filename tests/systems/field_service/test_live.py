@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
-
 from headway.contract.tokens import Role
+from tests.servers.browser import browsing
 from tests.systems.field_service.field_rig import FieldRig, a_field
 
 EVIL = "<script>window.evil=1</script><img src=x onerror='window.evil=1'>\" onload=evil &amp;"
@@ -99,20 +97,14 @@ async def test_without_a_token_the_page_shows_no_request_and_asks_for_one(tmp_pa
         assert "onerror" in Seen(reply.text).text
 
 
-CHROMIUM = shutil.which("chromium")
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 async def test_a_browser_shows_the_offer_the_answer_and_the_token_form_and_runs_nothing_else(
     tmp_path: Path,
 ):
-    playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
     async with (
         a_field(tmp_path, tokens=True, offer_timeout="1h", lines={}) as field,
-        playwright.async_playwright() as play,
+        browsing() as browser,
     ):
         request = await evil(field)
-        browser = await play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = await browser.new_page(viewport={"width": 390, "height": 844})
         wrong: list[str] = []
         page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -129,4 +121,3 @@ async def test_a_browser_shows_the_offer_the_answer_and_the_token_form_and_runs_
         assert EVIL in await page.locator("#board").inner_text()
         assert await page.evaluate("window.evil === undefined")
         assert wrong == []
-        await browser.close()

@@ -1,0 +1,24 @@
+"""A real browser: Debian's chromium, driven by playwright."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from playwright.async_api import Browser, async_playwright
+
+from tests.servers.fixtures import missing
+
+
+@asynccontextmanager
+async def browsing() -> AsyncGenerator[Browser]:
+    """A browser without a window, until the block ends; skips the test where there is none."""
+    path = shutil.which("chromium")
+    if path is None:
+        missing("there is no chromium (apt-get install chromium)")
+    async with async_playwright() as play:
+        # Its sandbox refuses to run as root.
+        browser = await play.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
