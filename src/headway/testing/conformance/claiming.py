@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import CloseGate
 from headway.contract.outcomes import Released, Succeeded
+from headway.core.errors import InvalidValue
 from headway.core.gates.slots import Slots
+from headway.core.job import MAX_BATCH
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
+from headway.testing.dump import compare
 from headway.testing.jobs import POLICY, use_of
 
 LIMIT_S = 10
@@ -108,6 +115,47 @@ class ClaimGroup(ConformanceGroup):
         await worker.ask(3)
         left = await worker.ask(3)
         assert (left.jobs, left.again, left.next_at) == ([], False, None)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"n": 0}, {"n": MAX_BATCH + 1}, {"free": -1}, {"n": MAX_BATCH + 1, "free": -1},
+            {"lanes": ()}, {"lanes": ((LANE, 0),)}, {"lanes": ((LANE, 1), ("mails", 0))},
+            {"request": 0}, {"request": -1}, {"lease_ms": 0},
+        ],
+        ids=repr,
+    )  # fmt: skip
+    async def test_claim_that_cannot_be_is_refused_and_starts_none(
+        self, rig: Rig, wrong: dict[str, Any]
+    ) -> None:
+        await rig.add_many(2)
+        before = await rig.dump()
+        most = ClaimRequest(worker="w", request=1, lanes=((LANE, 1),), n=MAX_BATCH, free=0)
+        with pytest.raises(InvalidValue):
+            await rig.store.claim(replace(most, **wrong))
+        assert compare(await rig.dump(), before) == []
+        assert len((await rig.store.claim(most)).jobs) == 2
+
+    async def test_claim_that_starts_none_extends_a_lease_that_is_half_over(self, rig: Rig) -> None:
+        await rig.add()
+        worker = rig.worker()
+        until = (await worker.ask()).lease_until
+        assert until == rig.clock() + LEASE_MS
+        for passed, extended in ((LEASE_MS // 2, 0), (1, LEASE_MS // 2 + 1)):
+            rig.clock.advance(passed)
+            until += extended
+            assert (await worker.ask()).lease_until == until
+            (view,) = (await rig.dump()).workers
+            assert view.lease_until == until
+            assert view.seen_at == (rig.clock() if extended else rig.clock() - passed)
+        assert until == rig.clock() + LEASE_MS
+
+    async def test_claim_shortens_no_lease(self, rig: Rig) -> None:
+        await rig.add_many(2)
+        worker = rig.worker()
+        until = (await worker.ask()).lease_until
+        reply = await worker.ask(lease_ms=LEASE_MS // 3)
+        assert (len(reply.jobs), reply.lease_until) == (1, until)
 
     async def test_gated_jobs_start_only_for_idle_handlers_and_others_up_to_n(
         self, rig: Rig

@@ -11,6 +11,7 @@ import pytest
 from headway.contract.definitions import DeclareLane, LaneSpec
 from headway.contract.operate import Verb
 from headway.contract.outcomes import (
+    Closing,
     Died,
     Failed,
     HandedOver,
@@ -23,13 +24,15 @@ from headway.contract.outcomes import (
 from headway.contract.signals import Decided
 from headway.contract.views import JobView
 from headway.core.errors import IdConflict
-from headway.core.job import FollowUp, NewJob, derived_id, ids_after
+from headway.core.gates.slots import Slots
+from headway.core.job import DEFAULT_POLICY, FollowUp, NewJob, derived_id, ids_after
 from headway.core.state import FINAL, State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.played import policy_with, take_ids
 from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
 
+LINE = Slots("line", 1)
 ALERT = policy_with(on_final=FollowUp(kind="alert", states=(State.DEAD,)))
 ALWAYS = policy_with(on_final=FollowUp(kind="alert", lane="alerts", states=tuple(sorted(FINAL))))
 
@@ -231,6 +234,28 @@ class FollowGroup(ConformanceGroup):
         assert [job.id for job in await followers(rig)] == [child.id for child in children]
         assert await worker.say(said) is Verdict.ALREADY
         assert len(await followers(rig)) == 2
+
+    @pytest.mark.parametrize("beside", [0, 1, 2], ids=["alone", "beside one", "beside two"])
+    @pytest.mark.parametrize("parts", ["then", "close", "both"])
+    async def test_success_that_needs_no_care_does_its_parts(
+        self, rig: Rig, parts: str, beside: int
+    ) -> None:
+        await rig.declare(LINE)
+        # Only a job without a key and with the default retention takes the stores' short paths.
+        await rig.add_many(1 + beside, key=None, policy=DEFAULT_POLICY, expires_at=None)
+        worker = rig.worker()
+        run, *others = await worker.take(3)
+        said = Succeeded(
+            run.id,
+            run.run,
+            then=(rig.jobs.make(kind="alert"),) if parts != "close" else (),
+            close=(Closing(gate="line", for_ms=9),) if parts != "then" else (),
+        )
+        verdicts = await worker.settle(said, *(Succeeded(one.id, one.run) for one in others))
+        assert set(verdicts) == {Verdict.DONE}
+        assert len(await followers(rig)) == (parts != "close")
+        until = rig.clock() + 9 if parts != "then" else None
+        assert (await rig.gate("line")).closed_until == until
 
     async def test_then_job_whose_key_is_known_makes_no_second_one(self, rig: Rig) -> None:
         known = await rig.add(kind="alert", due_at=rig.clock() + 9_000)

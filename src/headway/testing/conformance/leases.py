@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headway.contract.claims import BeatRequest
 from headway.contract.outcomes import Failed, HandedOver, Succeeded, Verdict
 from headway.core.gates.slots import Slots
 from headway.core.state import State
@@ -145,6 +146,27 @@ class LeaseGroup(ConformanceGroup):
         assert [run.id for run in again] == [run.id for run in runs]
         assert {run.attempt for run in again} == {1}
 
+    async def test_worker_that_leaves_an_awaiting_job_leaves_it_in_doubt(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=90_000))
+        await worker.beat(leaving=True)
+        view = await rig.view(job.id)
+        assert (view.state, view.in_doubt, view.worker) == (State.AWAITING, True, None)
+        assert await worker.say(Failed(run.id, run.run)) is Verdict.LOST
+
+    async def test_run_that_a_leaving_worker_still_lists_uses_its_attempt(self, rig: Rig) -> None:
+        started, unheard = await rig.add_many(2)
+        worker = rig.worker()
+        run, _ = await worker.take(2)
+        await worker.beat(run, request=worker.request, leaving=True)
+        views = [await rig.view(job.id) for job in (started, unheard)]
+        assert [view.state for view in views] == [State.SCHEDULED, State.WAITING]
+        assert [view.runs[-1].outcome for view in views] == ["lost", "unused"]
+        assert [view.attempt for view in views] == [1, 0]
+        assert (await rig.dump()).workers[0].lease_until == rig.clock()
+
     async def test_progress_is_kept_on_the_job(self, rig: Rig) -> None:
         job = await rig.add()
         worker = rig.worker()
@@ -170,6 +192,24 @@ class LeaseGroup(ConformanceGroup):
         (view,) = (await rig.dump()).workers
         assert (view.id, view.name) == (worker.id, f"{worker.id}@host")
         assert (view.lanes, view.running) == ((LANE,), 2)
+        assert (view.seen_at, view.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
+
+    async def test_worker_is_shown_with_the_lanes_of_its_claim_until_a_beat_names_others(
+        self, rig: Rig
+    ) -> None:
+        await rig.add()
+        worker = rig.worker()
+        await worker.ask(1, "calls", "mails")
+        (view,) = (await rig.dump()).workers
+        assert (view.lanes, view.name, view.seen_at) == (("calls", "mails"), "", rig.clock())
+        await worker.beat(request=0)
+        await rig.add()
+        await worker.ask(1, "calls", "texts")
+        rig.clock.advance(40)
+        # One that says neither keeps both.
+        await rig.store.beat(BeatRequest(worker=worker.id, lease_ms=LEASE_MS))
+        (view,) = (await rig.dump()).workers
+        assert (view.lanes, view.name, view.running) == ((LANE,), f"{worker.id}@host", 2)
         assert (view.seen_at, view.lease_until) == (rig.clock(), rig.clock() + LEASE_MS)
 
     async def test_dead_worker_is_listed_for_an_hour(self, rig: Rig) -> None:

@@ -40,6 +40,7 @@ from headway.testing.conformance.staging import StageGroup
 from headway.testing.conformance.ticketing import TicketGroup
 from headway.testing.conformance.timekeeping import TimeGroup, WaitGroup
 from headway.testing.conformance.timetabling import TimetableGroup
+from headway.testing.conformance.verdicts import VerdictGroup
 
 
 class StoreConformance(
@@ -60,6 +61,7 @@ class StoreConformance(
     HoldBackGroup,
     SettleGroup,
     FencingGroup,
+    VerdictGroup,
     HandOverGroup,
     ReconcileGroup,
     SignalGroup,

@@ -1,0 +1,232 @@
+"""Verdicts: which run is told that it has settled already, and what no run may say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from headway.contract.outcomes import (
+    Died,
+    Failed,
+    FoundUnfit,
+    GaveBack,
+    HandedOver,
+    KnownAs,
+    Outcome,
+    Released,
+    Returned,
+    Snoozed,
+    Succeeded,
+    Verdict,
+)
+from headway.contract.signals import Decided
+from headway.core.errors import CallerError, InvalidState, InvalidValue, PayloadTooLarge
+from headway.core.gates.slots import Slots
+from headway.core.job import DEFAULT_POLICY, MAX_RESULT
+from headway.core.state import State
+from headway.testing.conformance.accepting import ask, offered, ref
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.fencing import all_writes
+from headway.testing.conformance.played import dial, policy_with
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LEASE_MS
+from headway.testing.jobs import POLICY, use_of
+
+LINE = Slots("line", 1)
+MOST_REASON = 512
+
+ENDS: dict[str, Callable[[str, int], Outcome]] = {
+    "succeeded": Succeeded,
+    "succeeded with a result": partial(Succeeded, result=b"1"),
+    "died": Died,
+}
+
+
+class VerdictGroup(ConformanceGroup):
+    """`already` is for the run that wrote it, by its own word; every other is lost."""
+
+    @pytest.mark.parametrize("plain", [True, False], ids=["short way", "long way"])
+    @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+    async def test_end_is_answered_already_to_its_own_run_and_worker_alone(
+        self, rig: Rig, end: Callable[[str, int], Outcome], plain: bool
+    ) -> None:
+        # Only a job without a key and with the default retention takes the stores' short paths.
+        if plain:
+            await rig.add(key=None, policy=DEFAULT_POLICY, expires_at=None)
+        else:
+            await rig.add()
+        worker, other = rig.worker(), rig.worker()
+        await other.beat()
+        first = await worker.take_one()
+        await worker.say(Released(first.id, first.run))
+        run = await worker.take_one()
+        assert await worker.say(end(run.id, run.run)) is Verdict.DONE
+        for again in (end, Succeeded, Failed):
+            assert await worker.say(again(run.id, run.run)) is Verdict.ALREADY
+            assert await worker.say(again(run.id, run.run + 1)) is Verdict.LOST
+            assert await other.say(again(run.id, run.run)) is Verdict.LOST
+            assert await other.say(again(run.id, first.run)) is Verdict.LOST
+
+    async def test_earlier_run_is_answered_by_what_became_of_that_run(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker, other = rig.worker(), rig.worker()
+        lost = await worker.take_one()
+        await rig.pass_time(LEASE_MS + 1)
+        rig.clock.advance(2_000)
+        released = await worker.take_one()
+        await worker.say(Released(released.id, released.run))
+        live = await other.take_one()
+        assert [lost.run, released.run, live.run] == [1, 2, 3]
+        assert await worker.say(Released(job.id, 1)) is Verdict.LOST
+        assert await worker.say(Released(job.id, 2)) is Verdict.ALREADY
+        assert await worker.say(Released(job.id, 3)) is Verdict.LOST
+        assert await other.say(Released(job.id, 2)) is Verdict.LOST
+        assert await other.say(Succeeded(job.id, 3)) is Verdict.DONE
+
+    async def test_return_is_answered_already_until_the_run_is_in_doubt(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        await worker.say(Failed(job.id, (await worker.take_one()).run))
+        rig.clock.advance(2_000)
+        run = await worker.take_one()
+        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=90_000))
+        assert await worker.say(Returned(run.id, run.run)) is Verdict.DONE
+        before = (await rig.dump()).jobs
+        assert await worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
+        # What the first run said is no word of this one, which has not ended.
+        for outcome in (Succeeded, Failed, Died, Released):
+            assert await worker.say(outcome(run.id, run.run)) is Verdict.LOST
+        assert (await rig.dump()).jobs == before
+        await rig.tell("call-1")
+        assert await worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
+
+    @pytest.mark.parametrize("attempts", [1, 2], ids=["dead", "tried again"])
+    async def test_run_that_was_lost_is_lost_whatever_it_says(
+        self, rig: Rig, attempts: int
+    ) -> None:
+        policy = policy_with(retry=replace(POLICY.retry, attempts=attempts))
+        job = await rig.add(policy=policy, expires_at=None)
+        worker = rig.worker()
+        run = await worker.take_one()
+        await rig.pass_time(LEASE_MS + 1)
+        await worker.beat()
+        before = (await rig.dump()).jobs
+        for outcome in all_writes(run):
+            assert await worker.say(outcome) is Verdict.LOST, outcome
+        assert (await rig.dump()).jobs == before
+        assert await rig.state(job.id) is (State.DEAD if attempts == 1 else State.SCHEDULED)
+
+    async def test_run_to_be_cancelled_may_say_what_does_not_end_it(self, rig: Rig) -> None:
+        await rig.declare(LINE)
+        job = await rig.add(gates=(use_of(LINE),))
+        worker = rig.worker()
+        run = await worker.take_one()
+        await rig.cancel(job.id)
+        assert await worker.say(KnownAs(run.id, run.run, key="sid-1")) is Verdict.DONE
+        assert await worker.say(GaveBack(run.id, run.run, gate="line")) is Verdict.DONE
+        assert (await rig.used("line"), await rig.state(job.id)) == (0, State.RUNNING)
+        assert await worker.say(Released(run.id, run.run)) is Verdict.CANCELLED
+
+    @pytest.mark.parametrize("outcome", [Succeeded, Released])
+    async def test_end_of_a_handler_after_its_hand_over_is_recorded_as_its_return(
+        self, rig: Rig, outcome: Callable[[str, int], Outcome]
+    ) -> None:
+        call = await dial(rig, policy=DEFAULT_POLICY)
+        assert await call.worker.say(outcome(call.id, call.run)) is Verdict.DONE
+        view = await rig.view(call.id)
+        assert (view.state, view.worker) == (State.AWAITING, None)
+        assert await call.worker.say(Returned(call.id, call.run)) is Verdict.ALREADY
+        # Its handler is through, so the end of the lease leaves nothing in doubt.
+        await rig.pass_time(LEASE_MS + 1)
+        assert (await rig.view(call.id)).in_doubt is False
+        await rig.tell(call.key)
+        assert await rig.state(call.id) is State.SUCCEEDED
+
+    async def test_candidate_found_unfit_after_it_accepted_is_only_recorded(self, rig: Rig) -> None:
+        await offered(rig, "ann", "bob")
+        worker = rig.worker()
+        run = await ask(worker)
+        await rig.tell(ref(run), Decided.ACCEPTED, candidate="ann")
+        assert await worker.say(FoundUnfit(run.id, run.run, reason="late")) is Verdict.DONE
+        view = await rig.view(run.id)
+        assert (view.state, view.worker, view.in_doubt) == (State.AWAITING, None, False)
+        assert view.cascade is not None
+        assert view.cascade.accepted == "ann"
+        assert await worker.say(Returned(run.id, run.run)) is Verdict.ALREADY
+
+    async def test_reason_is_the_last_line_of_the_error_cut_to_its_size(self, rig: Rig) -> None:
+        policy = DEFAULT_POLICY
+        retried, cut, died, silent = await rig.add_many(4, policy=policy, key=None)
+        worker = rig.worker()
+        runs = {run.id: run.run for run in await worker.take(4)}
+        long = "x" * (MOST_REASON + 1)
+        await worker.settle(
+            Failed(retried.id, runs[retried.id], error="Traceback\n  boom \n", after_ms=9_000),
+            Failed(cut.id, runs[cut.id], error=f"Traceback\n{long}", after_ms=9_000),
+            Died(died.id, runs[died.id], reason=long),
+            Died(silent.id, runs[silent.id]),
+        )
+        reasons = [(await rig.view(job.id)).reason for job in (retried, cut, died, silent)]
+        assert reasons == ["  boom", "x" * MOST_REASON, "x" * MOST_REASON, "failed"]
+
+    async def test_last_attempt_that_fails_in_silence_has_a_reason(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        for _ in range(3):
+            run = await worker.take_one()
+            await worker.say(Failed(run.id, run.run))
+            rig.clock.advance(90_000)
+        view = await rig.view(job.id)
+        assert (view.state, view.reason, view.error) == (State.DEAD, "failed", "")
+
+    @pytest.mark.parametrize(
+        ("outcome", "error"),
+        [
+            (Snoozed, InvalidValue),
+            (HandedOver, InvalidValue),
+            (KnownAs, InvalidValue),
+            (Returned, InvalidState),
+            (partial(Succeeded, result=b'"' + b"9" * (MAX_RESULT - 1) + b'"'), PayloadTooLarge),
+        ],
+        ids=["snoozed", "handed over", "known as", "returned", "succeeded"],
+    )
+    async def test_outcome_that_no_run_may_say_is_refused_and_writes_nothing(
+        self, rig: Rig, outcome: Callable[[str, int], Outcome], error: type[CallerError]
+    ) -> None:
+        job, other = await rig.add_many(2, key=None, policy=DEFAULT_POLICY)
+        worker = rig.worker()
+        runs = {run.id: run.run for run in await worker.take(2)}
+        before = await rig.dump()
+        for sent in (
+            [outcome(job.id, runs[job.id])],
+            [Died(other.id, runs[other.id]), outcome(job.id, runs[job.id])],
+            [Succeeded(other.id, runs[other.id]), outcome(job.id, runs[job.id])],
+        ):
+            with pytest.raises(error):
+                await worker.settle(*sent)
+            after = await rig.dump()
+            assert (after.jobs, after.stats.totals) == (before.jobs, before.stats.totals)
+
+    async def test_result_may_have_just_its_limit(self, rig: Rig) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        whole = b'"' + b"9" * (MAX_RESULT - 2) + b'"'
+        assert await worker.say(Succeeded(run.id, run.run, result=whole)) is Verdict.DONE
+        assert (await rig.view(job.id)).result == whole
+
+    async def test_hand_over_that_waits_for_no_time_has_a_deadline_after_it(self, rig: Rig) -> None:
+        call = await dial(rig, timeout_ms=0)
+        assert (await rig.view(call.id)).deadline_at == rig.clock() + 1
+
+    async def test_key_of_a_run_without_hand_over_is_kept_on_it(self, rig: Rig) -> None:
+        job = await rig.add(key=None, policy=DEFAULT_POLICY, expires_at=None)
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert await worker.say(KnownAs(run.id, run.run, key="sid-1")) is Verdict.DONE
+        assert [one.keys for one in (await rig.view(job.id)).runs] == [("sid-1",)]
+        assert await worker.say(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert [one.keys for one in (await rig.view(job.id)).runs] == [("sid-1",)]
