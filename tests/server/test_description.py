@@ -15,6 +15,7 @@ from headway.contract.tokens import Role
 from headway.server.api_page import api_page
 from headway.server.build import build
 from headway.server.options import ServerOptions
+from headway.server.routes.catalogue import ROUTERS
 from headway.server.service import Service
 from headway.stores import open_store
 from tests.server.rig import serving
@@ -64,6 +65,12 @@ def examples_of(media: dict[str, Any]) -> list[Any]:
     named = [one["value"] for one in media.get("examples", {}).values()]
     single = [media["example"]] if "example" in media else []
     return [*named, *single, *schema.get("examples", [])]
+
+
+def test_a_server_serves_the_very_routes_of_its_routers_and_builds_none_anew() -> None:
+    app = build(Service(open_store("memory://"), ServerOptions()))
+    served = {id(route) for route in app.router.routes}
+    assert {id(route) for one in ROUTERS for route in one.routes} <= served
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

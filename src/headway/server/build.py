@@ -65,7 +65,8 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
     app.state.door = Doorkeeper(service.tokens, service.rates)
     for one in (*ROUTERS, *(router for system in systems for router in system.routers)):
         _refuse_open_doors(one)
-        app.include_router(one)
+        # Not included: that would build each route anew, in the first request that passes by it.
+        app.router.routes.extend(one.routes)
     describe(app)
     if options.docs:
         add_api_page(app)
