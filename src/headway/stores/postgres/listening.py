@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from math import inf
 
 import msgspec
 
@@ -100,7 +101,7 @@ class Listening:
         self._alone = False
         self._snapshot = ""
         self._look_at = 0.0
-        self._told_at = self._waited_at = -LINGER
+        self._told_at = self._waited_at = -inf
         self._fd = -1
         self._pause = FIRST_PAUSE
         self._stopped = False
