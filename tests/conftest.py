@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Generator
+from functools import cache
 
+import httpx
+import httpx._transports.default as transport
+import pytest
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says how busy the machine is, not whether the code is right.
@@ -15,4 +21,21 @@ for _name in [name for name in os.environ if name.startswith("HEADWAY_")]:
     if not _name.startswith(("HEADWAY_REQUIRE_SERVICES", "HEADWAY_TEST_")):
         del os.environ[_name]
 
+# Each client reads the certificates of all authorities anew: 40 ms, more than most tests take.
+transport.create_ssl_context = cache(httpx.create_ssl_context)  # pyright: ignore[reportPrivateImportUsage]
+
 pytest_plugins = ["tests.servers.fixtures", "tests.servers.stores"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keeps garbage collection off what is collected: all of it stays until the end.
+
+    To look through it took a tenth of collecting, and 0.7 s each time afterwards.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -30,7 +30,7 @@ COMMANDS = {
 
 
 @contextmanager
-def started(url: str, *line: str) -> Iterator[subprocess.Popen[str]]:
+def started(url: str, *line: str) -> Generator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", *line],
         env={**os.environ, "HEADWAY_STORE": url, "HEADWAY_STORE_WAIT": "10m"},
@@ -57,6 +57,7 @@ def logged(process: subprocess.Popen[str], event: str) -> list[str]:
     raise AssertionError(events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [PostgresServer, RedisServer], ids=["postgres", "redis"])
 def test_whatever_starts_while_its_store_is_away_waits_for_it(
     make: type[PostgresServer | RedisServer], folder: Path

@@ -24,8 +24,10 @@ RUN = {"python", "console", "toml", "json"}
 LIMIT_S = 600
 """How long a page may take: it only ends one that hangs, however busy the machine is."""
 ENDING_S = 60
-QUICK = {"README.md", "docs/tutorials/first-job.md"}
+QUICK = {"README.md"}
 """Pages that `make test` plays; all others are slow."""
+FIRST = ("docs/tutorials/first-job.md", "## Send from Python")
+"""The first tutorial, and the heading up to which `make test` plays it."""
 SHOWN = {"text", "ini", "sh", "sql", "jsonl", ""}
 
 
@@ -82,6 +84,18 @@ def test_every_block_of_the_page_does_what_the_page_says(
 ) -> None:
     with _servers_for(page, request) as variables:
         done = play(page.path, tmp_path, variables)
+    assert done.returncode == 0, done.stdout[-8000:]
+
+
+def test_the_beginning_of_the_first_tutorial_does_what_it_says(tmp_path: Path) -> None:
+    name, heading = FIRST
+    whole = (ROOT / name).read_text(encoding="utf-8")
+    beginning, found, rest = whole.partition(f"\n{heading}\n")
+    assert found
+    assert "```console" in rest  # the whole page is slow, and plays more
+    page = tmp_path / "page.md"
+    page.write_text(beginning, encoding="utf-8")
+    done = play(page, tmp_path)
     assert done.returncode == 0, done.stdout[-8000:]
 
 

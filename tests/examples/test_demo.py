@@ -147,6 +147,7 @@ async def test_the_limits_of_the_checker_are_those_of_the_demo(ran: Ran) -> None
     assert templates == limits(SPEED).gates.keys()
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_it_gracefully_with_its_summary() -> None:
     with started() as process:
         read_until(process, r"departures: [1-9]\d* left")

@@ -43,6 +43,7 @@ def write_morning(path: Path) -> list[dict[str, Any]]:
     return morning
 
 
+@pytest.mark.slow
 def test_a_morning_is_imported_dispatched_exported_and_found_right(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ def test_each_shipped_scenario_can_be_read(path: Path) -> None:
     assert read_scenario(path).scenarios
 
 
+@pytest.mark.slow
 def test_the_day_of_departures_is_dispatched_rightly_on_virtual_time() -> None:
     path = EXAMPLES / "departures" / "scenario.toml"
     scenario = read_scenario(path).scenarios[0]

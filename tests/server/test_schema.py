@@ -1,5 +1,8 @@
 """The API does what its description says: requests made of it, replies held to it."""
 
+# Schemathesis types little of what it gives.
+# pyright: basic
+
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +27,7 @@ from headway.stores import open_store
 from tests.server.rig import serving
 
 EXAMPLES = int(os.environ.get("HEADWAY_TEST_EXAMPLES", "12"))
-"""Requests of each operation and mode."""
+"""Requests of each operation and mode; `make test` sends a third of them."""
 
 NEVER_ENDS = ("/events",)
 LEFT_OUT = frozenset(
@@ -50,7 +53,7 @@ def described() -> dict[str, Any]:
 
 load_all_checks()
 SCHEMA = schemathesis.openapi.from_dict(described())
-OPERATIONS = {one.ok().label: one.ok() for one in SCHEMA.get_all_operations()}
+OPERATIONS = {one.ok().label: one.ok() for one in SCHEMA.get_all_operations()}  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,22 +93,27 @@ def served() -> Iterator[Served]:
     thread.end()
 
 
+@pytest.mark.parametrize(
+    "examples",
+    [EXAMPLES // 3, pytest.param(EXAMPLES, marks=pytest.mark.slow)],
+    ids=["some", "many"],
+)
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=str)
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_replies_are_as_the_description_says(
-    label: str, mode: GenerationMode, served: Served
+    label: str, mode: GenerationMode, examples: int, served: Served
 ) -> None:
     operation = OPERATIONS[label]
-    left_out = [CHECKS.get_one(name) for name in LEFT_OUT]
+    left_out: list[Any] = [CHECKS.get_one(name) for name in LEFT_OUT]
     headers = {"Authorization": f"Bearer {served.token}"}
 
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         derandomize=True,
         database=None,
         phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
     )
     def holds(case: schemathesis.Case) -> None:
         case.call_and_validate(base_url=served.url, headers=headers, excluded_checks=left_out)

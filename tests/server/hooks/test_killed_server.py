@@ -20,7 +20,7 @@ from headway.stores import open_store
 from tests.server.hooks.outside import ALERTED, applied, awaiting, post, seen
 from tests.server.hooks.senders import TOKEN, Sent, call_status, from_twilio
 from tests.servers.process import ServerProcess
-from tests.servers.stores import NewUrl
+from tests.servers.stores import DURABLE, NewUrl
 
 JOBS = 40
 TIMES = 5
@@ -35,12 +35,6 @@ signing_key = "{KEY}"
 [hooks.twilio]
 auth_tokens = ["{TOKEN}"]
 """
-
-EVERYWHERE = [
-    "sqlite",
-    pytest.param("postgresql", marks=pytest.mark.slow),
-    pytest.param("redis", marks=pytest.mark.slow),
-]
 
 
 class HeadwayServer(ServerProcess):
@@ -101,7 +95,8 @@ def killed(request: pytest.FixtureRequest, new_url: NewUrl) -> Iterator[tuple[He
         yield server, url
 
 
-@pytest.mark.parametrize("killed", EVERYWHERE, indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", DURABLE, indirect=True)
 async def test_webhooks_have_one_effect_though_their_server_is_killed_meanwhile(
     killed: tuple[HeadwayServer, str],
 ) -> None:
