@@ -6,16 +6,17 @@ back those behind it at its gate, and only there. What must hold all the same is
 
 from __future__ import annotations
 
-from headway.testing.dump import every_job
 from tests.oracle.history import History
-from tests.oracle.world import Job
+from tests.oracle.world import FOREVER, Job, Reserved
 
 
 class WeightedHistory(History):
     async def claim(self) -> None:
         lane, n = self.lane(), self.random.choice((1, 2, 4, 9))
         worker = self.random.choice(self.workers)
-        before = await self.parked()
+        before, kept = await self.parked(), self.world.reserved
+        # Who starts must fit whatever is reserved; whether that was heeded is judged below.
+        self.world.reserved = {}
         reply = await worker.ask(n, lane, lease_ms=10**12)
         got = [job.id for job in reply.jobs]
         for job, claimed in zip(got, reply.jobs, strict=True):
@@ -23,21 +24,49 @@ class WeightedHistory(History):
             assert (one.lane, one.state) == (lane, "queued")
             assert one.due <= self.world.now
             assert self.world.fits(one), f"{job} started, and does not fit"
-            assert self.world.start(one) == dict(claimed.members)
+            for use in one.uses:
+                if use.gate.kind == "pool":
+                    free = {name: free for name, _, _, free in self.world.all_members(use)}
+                    assert free[claimed.members[use.name]] >= use.amount
+            self.world.start(one, claimed.members)
             one.worker = worker.id
         after = await self.parked()
+        await self.read_reserved()
         self.judge_order(got, before, after)
+        self.judge_reserved(got, kept)
         if len(got) < n and not reply.again:
             self.judge_work(lane, after)
             await self.check_next(lane, reply.again, reply.next_at)
 
-    async def parked(self) -> dict[str, str]:
-        """Where jobs are parked."""
-        return {
-            job.id: job.parked_at
-            async for job in every_job(self.rig.store)
-            if job.parked_at is not None
-        }
+    async def move(self) -> None:
+        await super().move()
+        await self.read_reserved()
+
+    async def read_reserved(self) -> None:
+        """What the store says is reserved; each must be for a job that waits for so much."""
+        self.world.reserved = {}
+        for gate in await self.rig.gates():
+            if gate.reserved_for is None:
+                continue
+            job = self.world.jobs[gate.reserved_for]
+            uses = [use for use in job.uses if use.name == gate.name]
+            assert job.state == "queued", f"{gate.name} is reserved for {job.id}, {job.state}"
+            assert [use.amount for use in uses] == [gate.reserved]
+            assert 1 < gate.reserved <= self.world.most(uses[0])
+            self.world.reserved[gate.name] = Reserved(job.id, job.order, gate.reserved, FOREVER)
+
+    def judge_reserved(self, got: list[str], before: dict[str, Reserved]) -> None:
+        """Nobody took what is reserved all the time for a job that comes before."""
+        for name, kept in before.items():
+            if self.world.reserved.get(name) != kept:
+                continue
+            for started in got:
+                job = self.world.jobs[started]
+                uses = [use for use in job.uses if use.name == name]
+                # Of a pool the other members are free to be taken.
+                if uses and uses[0].gate.kind != "pool" and job.order > kept.order:
+                    free = self.world.room(uses[0])
+                    assert free >= kept.amount, f"{started} took {name} from {kept.job}"
 
     def waits_there(self, job: Job, gate: str) -> bool:
         """Whether it is held at this gate by what others took, and not for ever."""

@@ -5,9 +5,11 @@ It scans all jobs for each claim, keeps no caches, and shares no code with the e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 FOREVER = 10**18
+RESERVED = 60_000
 
 
 @dataclass
@@ -37,6 +39,14 @@ class Permit:
     member: str
     amount: int
     hold: str
+
+
+@dataclass
+class Reserved:
+    job: str
+    order: tuple[int, int, int]
+    amount: int
+    until: int
 
 
 @dataclass
@@ -72,6 +82,7 @@ class World:
         self.closed: dict[str, int] = {}
         self.caps: dict[str, int] = {}
         self.last: dict[str, str] = {}
+        self.reserved: dict[str, Reserved] = {}
 
     # Gates
 
@@ -90,8 +101,34 @@ class World:
         since = self.now - use.gate.per
         return sum(n for at, n in self.starts.get(use.name, ()) if at > since)
 
-    def members(self, use: Use) -> list[tuple[str, int, int, int]]:
-        """Of a pool: each member's name, capacity, permits out and permits free."""
+    def kept_from(self, use: Use, job: Job | None) -> int:
+        """How much a gate keeps from a job for one that comes before it."""
+        one = self.standing(use)
+        return one.amount if one and job and one.order < job.order else 0
+
+    def standing(self, use: Use) -> Reserved | None:
+        """For whom a gate is reserved now."""
+        one = self.reserved.get(use.name)
+        if one is None or one.until <= self.now or one.amount > self.most(use):
+            return None
+        return one
+
+    def members(self, use: Use, job: Job | None = None) -> list[tuple[str, int, int, int]]:
+        """Of a pool: each member's name, capacity, permits out and permits free for a job."""
+        found = self.all_members(use)
+        kept = self.kept_from(use, job)
+        if kept:
+            # The one that is nearest to having enough is kept.
+            free, place = max(
+                (free, -place)
+                for place, (_, capacity, _, free) in enumerate(found)
+                if capacity >= kept
+            )
+            name, capacity, out, _ = found[-place]
+            found[-place] = (name, capacity, out, free - kept)
+        return found
+
+    def all_members(self, use: Use) -> list[tuple[str, int, int, int]]:
         found: list[tuple[str, int, int, int]] = []
         for member, declared in use.gate.members.items():
             capacity = self.caps.get(f"{use.name}/{member}", declared)
@@ -100,21 +137,21 @@ class World:
             found.append((member, capacity, out, free))
         return found
 
-    def room(self, use: Use) -> int:
-        """The largest amount that could be taken there now."""
+    def room(self, use: Use, job: Job | None = None) -> int:
+        """The largest amount that a job could take there now; by default, that anybody could."""
         if self.is_closed(use.name):
             return 0
-        capacity = self.caps.get(use.name, use.gate.capacity)
+        if use.gate.kind == "pool":
+            return max((free for *_, free in self.members(use, job)), default=0)
+        capacity = self.caps.get(use.name, use.gate.capacity) - self.kept_from(use, job)
         if use.gate.kind == "slots":
             return capacity - self.out(use.name)
-        if use.gate.kind == "rate":
-            return capacity - self.in_window(use)
-        return max((free for *_, free in self.members(use)), default=0)
+        return capacity - self.in_window(use)
 
     def most(self, use: Use) -> int:
         """The largest amount that could ever be taken there."""
         if use.gate.kind == "pool":
-            return max((capacity for _, capacity, _, _ in self.members(use)), default=0)
+            return max((capacity for _, capacity, _, _ in self.all_members(use)), default=0)
         return self.caps.get(use.name, use.gate.capacity)
 
     def implicit_fits(self, job: Job) -> bool:
@@ -142,7 +179,34 @@ class World:
     # Claims
 
     def fits(self, job: Job) -> bool:
-        return self.implicit_fits(job) and all(self.room(use) >= use.amount for use in job.uses)
+        return self.implicit_fits(job) and all(
+            self.room(use, job) >= use.amount for use in job.uses
+        )
+
+    def reserve(self, job: Job) -> None:
+        """Reserves shared gates for a job that does not fit, if it is only short of permits."""
+        if not self.implicit_fits(job):
+            return
+        short = [use for use in job.uses if not use.gate.keyed and self.room(use, job) < use.amount]
+        if not all(self.is_short(use) for use in short):
+            return
+        for use in short:
+            one = self.standing(use)
+            renewed = one is not None and one.job == job.id
+            late = one is None or one.until <= self.now + RESERVED // 2
+            if one is None or job.order < one.order or (renewed and late):
+                until = self.now + RESERVED
+                self.reserved[use.name] = Reserved(job.id, job.order, use.amount, until)
+
+    def is_short(self, use: Use) -> bool:
+        if self.is_closed(use.name) or not 1 < use.amount <= self.most(use):
+            return False
+        return self.room(use) < use.amount
+
+    def unreserve(self, job: Job) -> None:
+        gone = [name for name, one in self.reserved.items() if one.job == job.id]
+        for name in gone:
+            del self.reserved[name]
 
     def due_jobs(self, lane: str) -> list[Job]:
         jobs = self.jobs.values()
@@ -153,17 +217,36 @@ class World:
         ]
         return sorted(waiting, key=lambda job: job.order)
 
-    def expected(self, lane: str, n: int) -> list[tuple[str, dict[str, str]]]:
-        """What a claim must start, in order, with the member of each pool; and starts it."""
+    def expected(
+        self, lane: str, n: int, parked: frozenset[str] = frozenset()
+    ) -> list[tuple[str, dict[str, str]]]:
+        """What a claim must start, in order, with the member of each pool; and starts it.
+
+        Args:
+            lane: of the claim.
+            n: the most jobs.
+            parked: those that are set aside all the time, and so reserve no shared gate.
+        """
         started: list[tuple[str, dict[str, str]]] = []
         for job in self.due_jobs(lane):
             if len(started) == n:
                 break
             if self.fits(job):
                 started.append((job.id, self.start(job)))
+            elif job.id not in parked:
+                self.reserve(job)
         return started
 
-    def start(self, job: Job) -> dict[str, str]:
+    def start(self, job: Job, chosen: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Starts a job that fits.
+
+        Args:
+            job: which.
+            chosen: the members to take, if that was decided already.
+
+        Returns:
+            The member taken of each pool.
+        """
         members: dict[str, str] = {}
         for use in job.uses:
             member = ""
@@ -171,15 +254,18 @@ class World:
                 self.starts.setdefault(use.name, []).append((self.now, use.amount))
                 continue
             if use.gate.kind == "pool":
-                member = members[use.name] = self.choose(use)
+                member = members[use.name] = (
+                    self.choose(use, job) if chosen is None else chosen[use.name]
+                )
                 self.last[use.name] = member
             job.permits.append(Permit(use.name, member, use.amount, use.hold))
+        self.unreserve(job)
         job.state = "running"
         job.run += 1
         return members
 
-    def choose(self, use: Use) -> str:
-        able = [one for one in self.members(use) if one[3] >= use.amount]
+    def choose(self, use: Use, job: Job) -> str:
+        able = [one for one in self.members(use, job) if one[3] >= use.amount]
         if use.gate.strategy == "first_free":
             return able[0][0]
         if use.gate.strategy == "least_used":
@@ -195,6 +281,7 @@ class World:
         """The first moment at which a claim would start something if nothing else happened."""
         moments = {job.due for job in self.jobs.values() if job.lane == lane}
         moments.update(self.closed.values())
+        moments.update(one.until for one in self.reserved.values())
         for job in self.jobs.values():
             if job.lane == lane and job.state == "queued":
                 for use in job.uses:

@@ -13,7 +13,11 @@ The rules (each is checked against a brute-force oracle):
 4. A head that finds a keyed gate closed is parked there, and the next of its flow is looked at. A
    parked job that could pass one day holds back those behind it *at that gate in that flow*.
 5. A job with gates starts only if an idle handler is there for it; the others up to `n`.
-6. When a job with a ticket is parked elsewhere, the round ends, because the store must feed the
+6. A head that is kept back only because it asks for several permits where too few are free reserves
+   these gates. Until it starts, jobs that come after it by priority, due time and arrival take
+   nothing that it needs, in any lane. It holds nothing: a job that comes before it takes what is
+   free, so that no two wait for each other.
+7. When a job with a ticket is parked elsewhere, the round ends, because the store must feed the
    next before the flow's order can be known.
 """
 
@@ -73,13 +77,15 @@ class Decision:
         starts: in the order in which they start.
         parks: in the order in which they were found.
         again: heads ran out, or a ticket moved, before the claim was full: load and decide again.
-        closed: flows that a shared gate stops.
+        closed: flows that a shared gate stops, with the order of the head at which it did.
+        reserved: gates that are reserved for a head of this round.
     """
 
     starts: list[Start] = field(default_factory=list[Start])
     parks: list[Park] = field(default_factory=list[Park])
     again: bool = False
-    closed: list[int] = field(default_factory=list[int])
+    closed: dict[int, Order] = field(default_factory=dict[int, Order])
+    reserved: dict[str, GateView] = field(default_factory=dict[str, GateView])
 
 
 NO_MEMBERS: Mapping[str, str] = {}
@@ -124,9 +130,8 @@ def _one_flow(view: FlowView, n: int, free: int) -> Decision | None:
         What `_Round` would decide; None if a job needs to be looked at by itself.
     """
     heads = view.heads[:n]
-    for head in heads:
-        if head.keyed or head.ticket is not None or head.candidates:
-            return None
+    if not _is_plain(view, heads):
+        return None
     most = min(len(heads), free) if view.gated else len(heads)
     pools = [(one, amount) for one, amount in view.shared if one.kind is GateKind.POOL]
     others = [(one, amount) for one, amount in view.shared if one.kind is not GateKind.POOL]
@@ -148,8 +153,15 @@ def _one_flow(view: FlowView, n: int, free: int) -> Decision | None:
     if len(starts) == len(heads):
         decision.again = len(starts) < n and view.more
     elif not all(one.fits(amount) for one, amount in view.shared):
-        decision.closed.append(flow)
+        decision.closed[flow] = heads[len(starts)].order
     return decision
+
+
+def _is_plain(view: FlowView, heads: Sequence[Head]) -> bool:
+    """Whether all heads need the same and nothing is, or would have to be, reserved."""
+    if any(amount > 1 or one.reserved for one, amount in view.shared):
+        return False
+    return not any(head.keyed or head.ticket is not None or head.candidates for head in heads)
 
 
 class _Round:
@@ -183,11 +195,15 @@ class _Round:
             if now != rank:
                 heapq.heappush(queue, (now, place, index))
                 continue
-            if not all(one.fits(amount) for one, amount in view.shared):
-                decision.closed.append(view.flow)
+            head = view.heads[index]
+            order = head.order
+            short = [each for each in view.shared if not each[0].fits(each[1], order)]
+            if short:
+                decision.closed[view.flow] = order
+                self.reserve(head, short)
                 self.stop(view)
                 continue
-            if not self.look_at(view, view.heads[index]):
+            if not self.look_at(view, head):
                 self.stop(view)
                 continue
             if index + 1 < len(view.heads):
@@ -197,6 +213,14 @@ class _Round:
             elif len(decision.starts) < self.n:
                 decision.again = True
         return decision
+
+    def reserve(self, head: Head, short: Sequence[tuple[GateView, int]]) -> None:
+        """Reserves the gates at which a head is short, if it is short of nothing else."""
+        if not all(one.is_short_for(amount) for one, amount in short):
+            return
+        for one, amount in short:
+            if one.reserve(head.id, head.order, amount):
+                self.decision.reserved[one.name] = one
 
     def stop(self, view: FlowView) -> None:
         if self.fairness:
@@ -212,7 +236,7 @@ class _Round:
         gated = view.gated or bool(head.keyed)
         if gated and self.free <= 0:
             return False
-        blocked: str | None = None
+        blocked: GateUse | None = None
         never = True
         for candidate in head.candidates or ("",):
             uses = [in_turn(use, candidate) for use in head.keyed]
@@ -224,28 +248,29 @@ class _Round:
             if blocked is None or (never and not hopeless):
                 blocked, never = gate, hopeless
         assert blocked is not None  # noqa: S101  (the loop ran at least once)
-        self.decision.parks.append(Park(head, view.flow, blocked, never))
+        self.decision.parks.append(Park(head, view.flow, blocked.name, never))
         if not never:
-            self.parked.add((view.flow, blocked))
+            self.parked.add((view.flow, blocked.name))
+            self.reserve(head, [(self.gate(blocked), blocked.amount)])
         if head.ticket is not None:
             self.decision.again = True
         return True
 
     def closed_gate(
         self, view: FlowView, head: Head, uses: Sequence[GateUse]
-    ) -> tuple[str, bool] | None:
+    ) -> tuple[GateUse, bool] | None:
         """The first keyed gate that does not let the head pass, and whether it never will."""
         for use in uses:
             one = self.gate(use)
             if one.never_fits(use.amount):
-                return use.name, True
-            if not one.fits(use.amount):
-                return use.name, False
+                return use, True
+            if not one.fits(use.amount, head.order):
+                return use, False
             if (view.flow, use.name) in self.parked:
-                return use.name, False
+                return use, False
             before = self.ahead(view.flow, use.name)
             if before is not None and before < head.order:
-                return use.name, False
+                return use, False
         return None
 
     def start(
@@ -253,9 +278,9 @@ class _Round:
     ) -> None:
         members: dict[str, str] = {}
         for one, amount in view.shared:
-            _take(one, amount, members)
+            _take(one, amount, members, head.order)
         for use in uses:
-            _take(self.gate(use), use.amount, members)
+            _take(self.gate(use), use.amount, members, head.order)
         if gated:
             self.free -= 1
         if self.fairness:
@@ -263,13 +288,13 @@ class _Round:
         self.decision.starts.append(Start(head, view.flow, members, candidate, gated))
 
 
-def _take(one: GateView, amount: int, members: dict[str, str]) -> None:
-    member = one.take(amount)
+def _take(one: GateView, amount: int, members: dict[str, str], order: Order) -> None:
+    member = one.take(amount, order)
     if member is not None:
         members[one.name] = member
 
 
-def may_feed(gate: GateView, ahead: int, amount: int) -> bool:
+def may_feed(gate: GateView, ahead: int, amount: int, order: Order) -> bool:
     """Whether a parked head may be moved into its flow with a ticket.
 
     A head that does not fit beside the tickets before it stays, and those behind it with it. A move
@@ -279,8 +304,9 @@ def may_feed(gate: GateView, ahead: int, amount: int) -> bool:
         gate: as it is now.
         ahead: what the gate's ticketed jobs before it in the flow ask for together.
         amount: what it asks for itself.
+        order: its own.
 
     Returns:
         Whether to move it.
     """
-    return gate.fits(amount) and ahead + amount <= gate.total
+    return gate.fits(amount, order) and ahead + amount <= gate.total(order)

@@ -39,6 +39,8 @@ class GateState:
         closed_by: who closed it.
         closed_reason: why.
         overridden: an operator's value holds.
+        reserved: of what is free or becomes free, how much is kept for one job that needs so much.
+        reserved_for: that job.
         holders: the first ten, oldest first.
         holder_count: all of them.
         parked: jobs parked at it, exact to 1000.
@@ -60,6 +62,8 @@ class GateState:
     closed_by: str
     closed_reason: str
     overridden: bool
+    reserved: int = 0
+    reserved_for: str | None = None
     holders: tuple[HolderView, ...] = ()
     holder_count: int = 0
     parked: int = 0

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headway.core.gates.pool import choose
 from headway.core.gates.slots import UNLIMITED
 from headway.core.gates.spec import GateKind, Strategy
+
+RESERVED_MS = 60_000
+"""How long a gate is reserved after a claim last found that the job cannot start yet."""
+
+
+class Reservation(NamedTuple):
+    """What becomes free at a gate is kept for a job that asks for more than there is now.
+
+    Attributes:
+        job: for which.
+        order: its priority, due time and arrival; jobs that come before it may take all the same.
+        amount: what it asks for.
+        until_at: when the reservation ends unless it is renewed.
+    """
+
+    job: str
+    order: tuple[int, int, int]
+    amount: int
+    until_at: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +53,7 @@ class GateView:
 
     Attributes:
         name: its resolved name.
+        template: under which it is declared; "" for an implicit gate.
         kind: None for an implicit gate that is only open or closed.
         most: the largest amount it could ever give at once.
         free: the largest amount it can give now.
@@ -41,10 +63,12 @@ class GateView:
         strategy: of a pool.
         last: the member chosen last, of a pool.
         counted: of a rate, the starts in the window when it was looked at.
+        reserved: for whom it is reserved.
     """
 
     name: str
     kind: GateKind | None
+    template: str = ""
     most: int = UNLIMITED
     free: int = UNLIMITED
     shut: bool = False
@@ -53,33 +77,67 @@ class GateView:
     strategy: Strategy = "least_used"
     last: str = ""
     counted: int = 0
+    reserved: Reservation | None = None
 
-    def fits(self, amount: int) -> bool:
-        """Whether the amount can be taken now."""
-        return self.free >= amount
+    def fits(self, amount: int, order: tuple[int, int, int] | None = None) -> bool:
+        """Whether the amount can be taken now.
 
-    @property
-    def total(self) -> int:
-        """What it can give now, in several takings; `free` is what it can give in one."""
-        return sum(one.free for one in self.members) if self.free and self.members else self.free
+        Args:
+            amount: permits or starts.
+            order: of the job that asks; None asks as if nothing were reserved.
+        """
+        if self.reserved is None or order is None:
+            return self.free >= amount
+        return any(free >= amount for free in self._frees(order))
+
+    def total(self, order: tuple[int, int, int] | None = None) -> int:
+        """What it can give now, in several takings; `fits` is about one."""
+        return sum(max(0, free) for free in self._frees(order)) if self.free else 0
 
     def never_fits(self, amount: int) -> bool:
         """Whether the amount is more than the gate could ever give, as it is defined now."""
         return self.most < amount
 
-    def take(self, amount: int) -> str | None:
-        """Takes an amount that fits.
+    def is_short_for(self, amount: int) -> bool:
+        """Whether all that is missing are more permits, for a job that asks for several."""
+        return 1 < amount <= self.most and not self.shut and not self.fits(amount)
+
+    def is_reserved_for(self, order: tuple[int, int, int]) -> bool:
+        """Whether it is reserved for the job of this order."""
+        return self.reserved is not None and self.reserved.order == order
+
+    def reserve(self, job: str, order: tuple[int, int, int], amount: int) -> bool:
+        """Reserves it for a job for which it is short, unless a job that comes before has it.
+
+        Returns:
+            Whether it is reserved for this job now.
+        """
+        if self.reserved is None or order < self.reserved.order:
+            self.reserved = Reservation(job, order, amount, 0)
+        return self.reserved.job == job
+
+    def take(self, amount: int, order: tuple[int, int, int] | None = None) -> str | None:
+        """Takes an amount that fits; a reservation for the job that takes it is over.
 
         Args:
             amount: permits or starts; must fit.
+            order: of the job that takes them.
 
         Returns:
             The member chosen, of a pool; else None.
         """
+        if order is not None and self.is_reserved_for(order):
+            self.reserved = None
         if self.kind is not GateKind.POOL:
             self.take_many(amount, 1)
             return None
+        kept = self._kept_from(order)
+        nearest = self._nearest(kept) if kept else None
+        if nearest:
+            nearest.free -= kept
         member = choose(self.members, self.strategy, amount, self.last)
+        if nearest:
+            nearest.free += kept
         assert member is not None, "take() is called only after fits()"  # noqa: S101  (an invariant)
         member.used += amount
         member.free -= amount
@@ -91,3 +149,21 @@ class GateView:
         """Takes an amount that fits several times over; not of a pool."""
         if self.free != UNLIMITED:
             self.free -= amount * times
+
+    def _frees(self, order: tuple[int, int, int] | None) -> Sequence[int]:
+        """What is free for a job of this order: of each member, or of the gate itself."""
+        kept = self._kept_from(order)
+        if not self.members or not self.free:
+            return (self.free - kept,)
+        nearest = self._nearest(kept) if kept else None
+        return [one.free - (kept if one is nearest else 0) for one in self.members]
+
+    def _kept_from(self, order: tuple[int, int, int] | None) -> int:
+        """Permits that are kept from a job of this order for one that comes before it."""
+        one = self.reserved
+        return one.amount if one is not None and order is not None and order > one.order else 0
+
+    def _nearest(self, amount: int) -> MemberView:
+        """The member of a pool that will first have an amount, and is kept for it."""
+        able = [one for one in self.members if one.capacity >= amount]
+        return max(able, key=lambda one: one.free)

@@ -64,7 +64,7 @@ async def hide_conflict(service: Service, caller: Caller, error: CallerError) ->
 async def why_seen(service: Service, caller: Caller, id: str) -> tuple[JobView, WhyView]:  # noqa: A002
     """Why a job stands where it stands, and the job.
 
-    Who else holds a gate is told only of jobs that the caller sees.
+    Who else holds a gate, or has it reserved, is told only of jobs that the caller sees.
 
     Raises:
         UnknownJob: there is no such job that the caller sees.
@@ -75,6 +75,7 @@ async def why_seen(service: Service, caller: Caller, id: str) -> tuple[JobView, 
         message = f"there is no job {id[:64]!r} any more"
         raise UnknownJob(message, hint="final ones are kept for a time")
     holders = [one.job for gate in why.closed for one in gate.holders]
+    holders += [gate.reserved_for for gate in why.closed if gate.reserved_for]
     seen = await seen_of(service, caller, holders)
     hidden = set(holders).difference(seen)
     if not hidden:
@@ -89,6 +90,7 @@ async def why_seen(service: Service, caller: Caller, id: str) -> tuple[JobView, 
 def _without(gate: GateState, hidden: Collection[str]) -> GateState:
     return replace(
         gate,
+        reserved_for=None if gate.reserved_for in hidden else gate.reserved_for,
         holders=tuple(one for one in gate.holders if one.job not in hidden),
         members=tuple(_without(one, hidden) for one in gate.members),
     )

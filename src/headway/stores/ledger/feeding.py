@@ -31,34 +31,38 @@ def feed_gate(book: GateBook, gate: str) -> int:
         How many jobs were moved.
     """
     jobs = book.ledger.jobs
-    moved, after = 0, -1
+    waiting: list[tuple[Head, int]] = []
+    after = -1
     while flows := jobs.parked_flows(gate, after, FEED_FLOWS):
-        moved += sum(feed_flow(book, gate, flow) for flow in flows)
+        waiting += [(head, flow) for flow in flows for head in jobs.parked_heads(gate, flow, 1)]
         after = flows[-1]
-    return moved
+    # The first of all comes first: what it needs is reserved before others are fed.
+    waiting.sort(key=lambda one: one[0].order)
+    return sum(feed_flow(book, gate, flow, head) for head, flow in waiting)
 
 
-def feed_flow(book: GateBook, gate: str, flow: int) -> int:
+def feed_flow(book: GateBook, gate: str, flow: int, first: Head | None = None) -> int:
     """Moves the next parked heads of one flow into it, each with a ticket.
 
     Args:
         book: the step's gates.
         gate: where they are parked.
         flow: whose.
+        first: of the heads, if it has been read.
 
     Returns:
         How many were moved.
     """
     jobs = book.ledger.jobs
-    heads = jobs.parked_heads(gate, flow, 1)
+    heads = [first] if first else jobs.parked_heads(gate, flow, 1)
     if heads and _never_fits(book, heads[0], gate):
         heads = _set_aside(book, gate, flow)
     if not heads:
         return 0
     use = use_at(heads[0], gate)
     view = book.view(use)
-    if view.total > 1:
-        heads = jobs.parked_heads(gate, flow, min(view.total, FEED_HEADS) + 1)
+    if view.total() > 1:
+        heads = jobs.parked_heads(gate, flow, min(view.total(), FEED_HEADS) + 1)
     fed = _fitting(book, view, flow, heads) if view.free > 0 else []
     if fed:
         jobs.feed([head.order.seq for head, _ in fed], gate, [amount for _, amount in fed])
@@ -66,8 +70,17 @@ def feed_flow(book: GateBook, gate: str, flow: int) -> int:
         from_parked(book, lane, len(fed))
         book.ledger.wake(lane)
     if len(heads) > len(fed):
-        arm(book, use_at(heads[len(fed)], gate))
+        _keep_waiting(book, heads[len(fed)], gate)
     return len(fed)
+
+
+def _keep_waiting(book: GateBook, head: Head, gate: str) -> None:
+    """Sees to it that a head that stays parked is fed one day."""
+    use = use_at(head, gate)
+    view = book.view(use)
+    if view.is_short_for(use.amount) and view.reserve(head.id, head.order, use.amount):
+        book.reserve(view)
+    arm(book, use)
 
 
 def _never_fits(book: GateBook, head: Head, gate: str) -> bool:
@@ -97,15 +110,19 @@ def _set_aside(book: GateBook, gate: str, flow: int) -> list[Head]:
 def _fitting(
     book: GateBook, gate: GateView, flow: int, heads: list[Head]
 ) -> list[tuple[Head, int]]:
-    tickets = book.ledger.jobs.tickets(gate.name, flow)
+    # What is reserved for one of them is not counted twice.
+    tickets = [
+        one for one in book.ledger.jobs.tickets(gate.name, flow) if not gate.is_reserved_for(one[0])
+    ]
     fed: list[tuple[Head, int]] = []
     for head in heads:
         amount = use_at(head, gate.name).amount
         ahead = sum(taken for order, taken in tickets if order < head.order)
-        if not may_feed(gate, ahead, amount):
+        if not may_feed(gate, ahead, amount, head.order):
             break
         fed.append((head, amount))
-        tickets.append((head.order, amount))
+        if not gate.is_reserved_for(head.order):
+            tickets.append((head.order, amount))
     return fed
 
 
@@ -151,6 +168,12 @@ def run_timers(book: GateBook, limit: int) -> tuple[int, int]:
             row.timer_at = None
             if row.closed_until is not None and row.closed_until <= book.ledger.now:
                 row.closed_until, row.closed_by, row.closed_reason = None, "", ""
+            kept = row.reserved
+            if kept is not None and kept.until_at <= book.ledger.now:
+                # Whoever is parked and still needs it reserves it again below.
+                row.reserved = None
+            elif kept is not None:
+                row.timer_at = kept.until_at
             book.trim(gate)
         refit(book, gate)
         moved += feed_gate(book, gate)

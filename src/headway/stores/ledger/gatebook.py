@@ -11,7 +11,7 @@ from headway.core.gates.hours import is_open, next_opening
 from headway.core.gates.pool import member_gate
 from headway.core.gates.slots import room
 from headway.core.gates.spec import GateKind, GateSpec, GateUse
-from headway.core.gates.view import GateView, MemberView
+from headway.core.gates.view import RESERVED_MS, GateView, MemberView
 from headway.stores.ledger.gaterows import FOREVER, GateRow
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import FlowKey
@@ -128,7 +128,7 @@ class GateBook:
             message = f"the gate {name!r} is asked for, but {template!r} is not declared"
             raise InvariantBroken(message)
         row = self.find(name)
-        view = GateView(name=name, kind=spec.kind)
+        view = GateView(name=name, kind=spec.kind, template=template)
         if spec.kind is GateKind.SLOTS:
             self._look_slots(view, spec, row)
         elif spec.kind is GateKind.RATE:
@@ -138,6 +138,9 @@ class GateBook:
         else:
             self._look_pool(view, spec, row)
         self._close(view, row)
+        one = row.reserved if row is not None else None
+        if one is not None and one.until_at > self.ledger.now and one.amount <= view.most:
+            view.reserved = one
         return view
 
     def _look_slots(self, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
@@ -172,8 +175,8 @@ class GateBook:
             view.members.append(MemberView(name=name, capacity=most, used=used, free=free))
         view.most = max((one.capacity for one in view.members), default=0)
         view.free = max((one.free for one in view.members), default=0)
-        if view.free == 0:
-            view.opens_at = self._member_opens_at(view.name, spec)
+        # Said even while another member is free: that may be taken in this step.
+        view.opens_at = self._member_opens_at(view.name, spec)
 
     def _member_opens_at(self, pool: str, spec: GateSpec) -> int | None:
         moments = [
@@ -191,11 +194,12 @@ class GateBook:
     def _close(self, view: GateView, row: GateRow | None) -> None:
         if row is None or not self._shut(row) or row.closed_until is None:
             return
+        opens_at = 0 if view.free else view.opens_at or 0
         view.free, view.shut = 0, True
         if row.closed_until >= FOREVER:
             view.opens_at = None
         else:
-            view.opens_at = max(row.closed_until, view.opens_at or 0)
+            view.opens_at = max(row.closed_until, opens_at)
 
     def opens_at(self, view: GateView, template: str, amount: int) -> int | None:
         """When a gate that does not fit an amount now opens by itself, if that is known."""
@@ -213,6 +217,38 @@ class GateBook:
             if excess <= 0:
                 return at + per_ms
         return None
+
+    # Reserving
+
+    def reserve(self, view: GateView) -> int | None:
+        """Writes for whom a gate is reserved, if that is new or half of its time is over.
+
+        Returns:
+            When a claim must renew it; None where the gate's timer does, because jobs park there.
+        """
+        one, row, now = view.reserved, self.find(view.name), self.ledger.now
+        spec = self.spec(view.template)
+        if one is None or spec is None:
+            return None
+        known = row.reserved if row is not None else None
+        half = RESERVED_MS // 2
+        if known is None or known[:3] != one[:3] or known.until_at <= now + half:
+            known = one._replace(until_at=now + RESERVED_MS)
+            row = self.change(view.name, view.template)
+            row.reserved = known
+            if not spec.shared:
+                row.timer_at = min(row.timer_at or known.until_at, known.until_at)
+        view.reserved = known
+        return known.until_at - half if spec.shared else None
+
+    def unreserve(self, gate: str, job: str) -> bool:
+        """Ends a gate's reservation for a job; whether there was one."""
+        row = self.find(gate)
+        if row is None or row.reserved is None or row.reserved.job != job:
+            return False
+        self.change(gate, row.template).reserved = None
+        self.forget_view(gate)
+        return True
 
     # Taking and giving back
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from headway.core.gates.spec import GateSpec, Hold
+from headway.core.gates.view import Reservation
 
 FOREVER = 253_402_300_800_000
 """The end of the year 9999: what is closed until then is closed for good."""
@@ -35,6 +36,7 @@ class GateRow:
         zone: of an Hours.
         opens: of an Hours, absolute open intervals, sorted.
         horizon_at: of an Hours: known up to here.
+        reserved: for whom it is reserved, or was until the reservation ended; None for nobody.
     """
 
     name: str
@@ -51,6 +53,7 @@ class GateRow:
     zone: str | None = None
     opens: tuple[tuple[int, int], ...] = ()
     horizon_at: int | None = None
+    reserved: Reservation | None = None
 
     def idle(self) -> bool:
         """Whether nothing would be forgotten with the row."""
@@ -62,6 +65,7 @@ class GateRow:
             and self.horizon_at is None
             and not self.last
             and not self.lanes
+            and self.reserved is None
         )
 
     def turn_away(self, lane: str) -> tuple[str, ...]:

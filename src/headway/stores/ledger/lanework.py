@@ -10,7 +10,7 @@ from headway.core.flow import FlowView, Order
 from headway.core.gates.spec import GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State
-from headway.stores.ledger.feeding import arm, feed_flow
+from headway.stores.ledger.feeding import arm, feed_flow, feed_gate
 from headway.stores.ledger.gatebook import use_at
 from headway.stores.ledger.gaterows import GateRow
 from headway.stores.ledger.rows import ShutSpell
@@ -120,14 +120,12 @@ class LaneClaim:
         views: list[FlowView] = []
         for flow in flows:
             shared, gated = self._shared(flow)
-            if not all(view.fits(amount) for view, amount in shared):
-                self._shut(flow)
-                if self.fairness:
-                    self._hold(self.fairness, flow)
+            closed = [(view, amount) for view, amount in shared if not view.fits(amount)]
+            if closed and self._is_shut(flow, closed):
                 continue
             room = min((_room(view, amount) for view, amount in shared), default=most)
             # No more can start than the shared gates let through, and one says that there are more.
-            limit = min(most, max(least, room + 1))
+            limit = 1 if closed else min(most, max(least, room + 1))
             heads = self.ledger.jobs.heads(flow, limit)
             if not heads:
                 self.stopped.add(flow)
@@ -137,7 +135,7 @@ class LaneClaim:
             tenant = self.ledger.jobs.flow(flow).tenant
             if self.fairness and gated and free <= 0:
                 self.fairness.held.add(tenant)
-            elif self.fairness and self.rounds == 1:
+            elif self.fairness and self.rounds == 1 and not closed:
                 self.fairness.ready[flow] = tenant
             more = len(heads) == limit
             views.append(
@@ -147,6 +145,15 @@ class LaneClaim:
             )
         self._prefetch_keyed(views)
         return views
+
+    def _is_shut(self, flow: int, closed: list[tuple[GateView, int]]) -> bool:
+        """Whether a flow can only wait; one that is short of several permits may reserve them."""
+        if self.fairness:
+            self._hold(self.fairness, flow)
+        if all(view.is_short_for(amount) for view, amount in closed):
+            return False
+        self._shut(flow)
+        return True
 
     def _hold(self, fairness: Fairness, flow: int) -> None:
         """Notes that a flow waits for room; one that is closed, or outside its hours, does not."""
@@ -193,47 +200,57 @@ class LaneClaim:
     def _note_closed(self, views: list[FlowView], decision: Decision) -> None:
         for view in views:
             if view.flow in decision.closed:
-                self._shut(view.flow)
+                self._shut(view.flow, decision.closed[view.flow])
             elif not decision.again:
                 spell = self.ledger.shut_spells.get(view.flow)
                 if spell is not None and spell.until is None:
                     # Those who waited through it and start later still count it.
                     self.ledger.shut_spells[view.flow] = ShutSpell(spell.since, self.ledger.now)
 
-    def _shut(self, flow: int) -> None:
-        """Remembers that a flow is shut, when it opens, and whom to wake."""
+    def _shut(self, flow: int, order: Order | None = None) -> None:
+        """Remembers that a flow is shut, when it opens, and whom to wake.
+
+        Args:
+            flow: which.
+            order: of its head; None if a gate has no room for any job of the flow.
+        """
         self.stopped.add(flow)
         spell = self.ledger.shut_spells.get(flow)
         if spell is None or spell.until is not None:
             self.ledger.shut_spells[flow] = ShutSpell(self.ledger.now, None)
-        templates: dict[str, str] | None = None
         opens: list[int | None] = []
         for view, amount in self.shared[flow][0]:
-            if view.fits(amount):
+            if view.fits(amount, order):
                 continue
             if (view.name, amount) not in self.opening:
-                if templates is None:
-                    shared = self.ledger.jobs.flow(flow).shared
-                    templates = {use.name: use.template for use in shared}
-                self._note_shut(view, templates.get(view.name, ""), amount)
-            opens.append(self.opening[view.name, amount])
+                self._note_shut(view, amount)
+            at = self.opening[view.name, amount]
+            if at is None and view.reserved and view.fits(amount):
+                at = view.reserved.until_at
+            opens.append(at)
         if opens and all(at is not None for at in opens):
-            at = max(at for at in opens if at is not None)
-            self.opens_at = at if self.opens_at is None else min(at, self.opens_at)
+            self._note_opening(max(at for at in opens if at is not None))
 
-    def _note_shut(self, view: GateView, template: str, amount: int) -> None:
+    def _note_opening(self, at: int) -> None:
+        self.opens_at = at if self.opens_at is None else min(at, self.opens_at)
+
+    def _note_shut(self, view: GateView, amount: int) -> None:
         """Remembers when a shut gate opens, and that those who serve the lane want to know."""
-        self.opening[view.name, amount] = self.book.opens_at(view, template, amount)
-        row = self.book.find(view.name) or GateRow(name=view.name, template=template)
+        self.opening[view.name, amount] = self.book.opens_at(view, view.template, amount)
+        row = self.book.find(view.name) or GateRow(name=view.name, template=view.template)
         lanes = row.turn_away(self.lane)
         if lanes is not row.lanes:
-            self.book.change(view.name, template).lanes = lanes
+            self.book.change(view.name, view.template).lanes = lanes
 
     def _write(self, decision: Decision, views: dict[int, FlowView]) -> None:
         takings = Takings(self.step, self.request, self.lane)
         for start in decision.starts:
             takings.add(start, views[start.flow])
         takings.write()
+        for gate in decision.reserved.values():
+            renew_at = self.book.reserve(gate)
+            if renew_at is not None:
+                self._note_opening(renew_at)
         parks: dict[tuple[str, bool], list[Park]] = {}
         for park in decision.parks:
             parks.setdefault((park.gate, park.never_fits), []).append(park)
@@ -249,6 +266,9 @@ class LaneClaim:
         left += [(one.head.ticket, one.flow) for one in decision.starts if one.head.ticket]
         for gate, flow in dict.fromkeys(left):
             feed_flow(self.book, gate, flow)
+        for gate in takings.ended:
+            # Those who are parked there waited for the reservation to end; now for what they need.
+            feed_gate(self.book, gate)
 
     def _save_fairness(self) -> None:
         fairness = self.fairness

@@ -33,6 +33,7 @@ class Step:
         self.runs: list[RunRow] = []
         self.releases: list[tuple[str, str | None, str | None]] = []
         self.tickets: dict[tuple[str, int], None] = {}
+        self.reserved: dict[tuple[str, str], None] = {}
         self.follow: list[NewJob] = []
         self.then: list[NewJob] = []
         self.woken: dict[tuple[str | None, int | None], None] = {}
@@ -70,6 +71,9 @@ class Step:
             self.tickets[row.parked_at, row.flow] = None
             row.blocked_ms += self.ledger.now - row.parked_since
             row.parked_at, row.unfit = None, False
+        for use in (*self.ledger.jobs.flow(row.flow).shared, *row.keyed):
+            if use.amount > 1:
+                self.reserved[use.name, row.id] = None
 
     def end(
         self,
@@ -227,7 +231,7 @@ class Step:
 
     def flush(self) -> None:
         """Writes all of it; the step may go on and be flushed again."""
-        freed = self._free_permits()
+        freed = self._free_permits() + self._end_reservations()
         self.releases = []
         ledger = self.ledger
         if self.dirty:
@@ -268,6 +272,15 @@ class Step:
                     gone[permit] = None
         return self.return_permits(gone) if gone else []
 
+    def _end_reservations(self) -> list[str]:
+        """Lets others take what was kept for jobs that left their queue."""
+        if not self.reserved:
+            return []
+        self.book.prefetch(dict.fromkeys(gate for gate, _ in self.reserved))
+        ended = [gate for gate, job in self.reserved if self.book.unreserve(gate, job)]
+        self.reserved = {}
+        return self._have_room(ended)
+
     def return_permits(self, permits: Iterable[PermitRow]) -> list[str]:
         """Removes permits and counts them as back.
 
@@ -281,15 +294,21 @@ class Step:
             place = (one.gate, one.pool)
             amounts[place] = amounts.get(place, 0) + one.amount
         self.book.prefetch(dict.fromkeys(gate for gate, _ in amounts))
-        freed: dict[str, None] = {}
-        for (gate, pool), amount in amounts.items():
+        for (gate, _), amount in amounts.items():
             self.book.give_back(gate, amount)
-            for name in (gate, pool) if pool else (gate,):
-                if self._is_keyed(name):
-                    freed[name] = None
-                else:
-                    self._wake_waiting(name)
-        return list(freed)
+        return self._have_room(
+            name for gate, pool in amounts for name in ((gate, pool) if pool else (gate,))
+        )
+
+    def _have_room(self, gates: Iterable[str]) -> list[str]:
+        """Wakes those whom shared gates turned away; returns the keyed ones, to be fed."""
+        freed: list[str] = []
+        for gate in dict.fromkeys(gates):
+            if self._is_keyed(gate):
+                freed.append(gate)
+            else:
+                self._wake_waiting(gate)
+        return freed
 
     def _is_keyed(self, gate: str) -> bool:
         row = self.book.find(gate)

@@ -42,6 +42,8 @@ class Takings:
         self.rates: dict[str, tuple[str, int]] = {}
         self.used: dict[tuple[str, str, str], int] = {}
         self.last: dict[tuple[str, str], str] = {}
+        self.reserved: list[tuple[str, str]] = []
+        self.ended: list[str] = []
         self.needs: dict[int, list[Need]] = {}
 
     def add(self, start: Start, view: FlowView) -> None:
@@ -88,6 +90,8 @@ class Takings:
     def _take(self, start: Start, need: Need) -> str:
         """Takes at one gate; the member chosen, of a pool, else ""."""
         gate, kind, template, amount, hold = need
+        if amount > 1:
+            self.reserved.append((gate, start.head.id))
         if kind is GateKind.RATE:
             number = self.rates[gate][1] if gate in self.rates else 0
             self.rates[gate] = (template, number + amount)
@@ -130,6 +134,7 @@ class Takings:
             self.book.use_up(gate, template, amount, pool)
         for (pool, template), member in self.last.items():
             self.book.remember_member(pool, template, member)
+        self.ended = [gate for gate, job in self.reserved if self.book.unreserve(gate, job)]
         if self.permits:
             ledger.permits.add(self.permits)
         if self.rates:

@@ -11,6 +11,7 @@ from headway.contract.definitions import EntrySpec, LaneSpec, Overlap
 from headway.contract.tokens import TokenSpec
 from headway.core.cascade import Answer, Asked, Cascade
 from headway.core.gates.spec import GateSpec, GateUse
+from headway.core.gates.view import Reservation
 from headway.core.job import JobPolicy, NewJob
 from headway.core.state import State
 from headway.core.timetable.misfire import MisfirePolicy
@@ -100,6 +101,19 @@ def gate_row(told: Told) -> GateRow:
         zone=told.get("zone"),
         opens=tuple((start, end) for start, end in listed(told, "opens")),
         horizon_at=told.get("horizon_at"),
+        reserved=_reservation(told.get("reserved")),
+    )
+
+
+def _reservation(told: Told | None) -> Reservation | None:
+    if not told:
+        return None
+    order = told["order"]
+    return Reservation(
+        job=told["job"],
+        order=(order["priority"], order["due_at"], order["seq"]),
+        amount=told["amount"],
+        until_at=told["until_at"],
     )
 
 

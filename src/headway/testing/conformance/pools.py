@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headway.contract.claims import Claimed
 from headway.contract.definitions import SetGate
 from headway.contract.outcomes import GaveBack, HandedOver, Succeeded
@@ -86,6 +88,24 @@ class PoolGroup(ConformanceGroup):
         assert (await worker.ask(9)).next_at == rig.clock() + 5_000
         rig.clock.advance(5_000)
         assert chosen(await worker.take(9), "first") == "aa"
+
+    @pytest.mark.parametrize("name", ["pair", "pair:{customer}"], ids=["shared", "keyed"])
+    async def test_closed_member_is_waited_for_by_one_that_finds_the_others_taken(
+        self, rig: Rig, name: str
+    ) -> None:
+        pair = Pool(name, {"a": 1, "b": 1})
+        await rig.declare(pair)
+        use = use_of(pair, customer="x") if "{" in name else use_of(pair)
+        until_at = rig.clock() + 5_000
+        await rig.shut(f"{use.name}/a", until_at)
+        jobs = await rig.add_many(2, gates=(use,))
+        worker = rig.worker()
+        # The same claim takes the member that is free.
+        reply = await worker.ask(9)
+        assert [run.id for run in reply.jobs] == [jobs[0].id]
+        assert reply.next_at == until_at
+        rig.clock.advance(5_000)
+        assert await worker.take_ids(9) == [jobs[1].id]
 
     async def test_closed_pool_stops_all_its_members(self, rig: Rig) -> None:
         await rig.declare(FIRST)

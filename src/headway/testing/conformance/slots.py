@@ -117,14 +117,6 @@ class SlotsGroup(ConformanceGroup):
         await worker.settle(Succeeded(first.id, first.run))
         assert await worker.take_ids(5) == [jobs[1].id]
 
-    async def test_smaller_amounts_of_another_flow_pass_a_head_that_does_not_fit(
-        self, rig: Rig
-    ) -> None:
-        await rig.declare(WIDE)
-        big = await rig.add_many(2, gates=(use_of(WIDE, 3),))
-        small = await rig.add_many(2, gates=(use_of(WIDE, 1),))
-        assert await rig.worker().take_ids(5) == [big[0].id, small[0].id]
-
     async def test_amount_above_the_capacity_waits_and_says_never_fits(self, rig: Rig) -> None:
         await rig.declare(WIDE, LOCK)
         shared = await rig.add(gates=(use_of(WIDE, 5),))

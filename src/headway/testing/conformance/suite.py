@@ -31,6 +31,7 @@ from headway.testing.conformance.reading import ListingGroup, StatsGroup, TrailG
 from headway.testing.conformance.redeclaring import RedeclareGroup
 from headway.testing.conformance.releasing import ReleasePermitGroup
 from headway.testing.conformance.repeating import RepeatGroup
+from headway.testing.conformance.reserving import ReserveGroup
 from headway.testing.conformance.restoring import RestoreGroup
 from headway.testing.conformance.reviving import NewLifeGroup
 from headway.testing.conformance.settling import SettleGroup
@@ -59,6 +60,7 @@ class StoreConformance(
     ParkingGroup,
     TicketGroup,
     HoldBackGroup,
+    ReserveGroup,
     SettleGroup,
     FencingGroup,
     VerdictGroup,

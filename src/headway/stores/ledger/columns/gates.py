@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from headway.core.gates.view import Reservation
 from headway.stores.ledger.gaterows import GateRow, TemplateRow
 from headway.stores.ledger.packing import decode_gate_spec, decoder, encode
 
@@ -24,6 +25,7 @@ class _Rest(NamedTuple):
     lanes: tuple[str, ...]
     zone: str | None
     opens: tuple[tuple[int, int], ...]
+    reserved: Reservation | None = None
 
 
 _NOTHING = _Rest(None, None, "", "", "", (), None, ())
@@ -41,6 +43,7 @@ def encode_rest(row: GateRow) -> bytes | None:
         row.lanes,
         row.zone,
         row.opens,
+        row.reserved,
     )
     return encode(rest) if rest != _NOTHING else None
 
@@ -64,6 +67,7 @@ def read_gate(kept: tuple[Any, ...]) -> GateRow:
         zone=rest.zone,
         opens=rest.opens,
         horizon_at=horizon_at,
+        reserved=rest.reserved,
     )
 
 

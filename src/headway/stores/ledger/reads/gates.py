@@ -102,6 +102,7 @@ def _state(  # noqa: PLR0913  (one record of many facts)
     used = _used(view, row, members)
     held, count = _holders(book, view.name, spec, members) if holders else ((), 0)
     closed_until, closed_by, reason = _closing(book, row)
+    kept = view.reserved
     return GateState(
         name=view.name,
         kind=str(spec.kind),
@@ -119,6 +120,8 @@ def _state(  # noqa: PLR0913  (one record of many facts)
         members=members,
         horizon_at=row.horizon_at if row else None,
         overridden=overridden,
+        reserved=kept.amount if kept else 0,
+        reserved_for=kept.job if kept else None,
         closed_until=closed_until,
         closed_by=closed_by,
         closed_reason=reason,

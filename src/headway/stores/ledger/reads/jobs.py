@@ -146,7 +146,7 @@ def shown(ledger: Ledger, row: JobRow) -> str:
     book = GateBook(ledger)
     flow = ledger.jobs.flow(row.flow)
     can_run = all(view.fits(1) for view in book.implicit_of(flow)) and all(
-        book.view(use).fits(use.amount) for use in flow.shared
+        book.view(use).fits(use.amount, row.order) for use in flow.shared
     )
     return "ready" if can_run else "blocked"
 

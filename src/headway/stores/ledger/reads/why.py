@@ -58,7 +58,7 @@ class _Why:
                 view = self.book.view(one)
                 if view.never_fits(one.amount):
                     self.never.append(one.name)
-                if not view.fits(one.amount):
+                if not view.fits(one.amount, row.order):
                     self.closed.append(gate_state(self.book, one.name))
                     self.amounts[one.name] = one.amount
 
@@ -161,6 +161,12 @@ class _Why:
 
     def _gate(self, gate: GateState) -> str:
         what = "" if gate.kind == "implicit" else f"{gate.kind} "
+        asks = self.amounts.get(gate.name, 1)
+        kept = ""
+        if gate.reserved_for == self.row.id:
+            kept = ", what becomes free is kept for this job"
+        elif gate.reserved_for:
+            kept = f", {gate.reserved} are kept for {gate.reserved_for}"
         if gate.closed_until is not None:
             return f"{what}{gate.name} is closed{self._closing(gate)}"
         if gate.kind == "hours":
@@ -169,8 +175,7 @@ class _Why:
         opens = f", opens {self._when(gate.opens_at)}" if gate.opens_at else ""
         held = f", held by {gate.holders[0].job}" if gate.holders else ""
         others = f" and {gate.holder_count - 1} more" if gate.holder_count > 1 else ""
-        asks = self.amounts.get(gate.name, 1)
-        full = "is full" if asks == 1 or not gate.free else f"has too little room for {asks}"
+        full = "is full" if not gate.free else f"has too little room for {asks}"
         shut = [one for one in gate.members if one.capacity != 0 and one.closed_until is not None]
         if shut and all(one in shut or one.capacity == 0 for one in gate.members):
             # Room in a member that is closed is none: nothing of the pool is full.
@@ -180,7 +185,7 @@ class _Why:
             return f"{what}{gate.name}: {whole} is closed: {closed}{held}{others}"
         beside = f", {len(shut)} of {len(gate.members)} members closed" if shut else ""
         used = f"({gate.used} of {gate.capacity}{beside})"
-        return f"{what}{gate.name} {full} {used}{held}{others}{opens}"
+        return f"{what}{gate.name} {full} {used}{kept}{held}{others}{opens}"
 
     def _closing(self, gate: GateState) -> str:
         """By whom a gate is closed, until when, and why, as far as that is known."""

@@ -10,38 +10,31 @@
 -- 4. A head that finds a keyed gate closed is parked there, and the next of its flow is looked at. A
 --    parked job that could pass one day holds back those behind it *at that gate in that flow*.
 -- 5. A job with gates starts only if an idle handler is there for it; the others up to `n`.
--- 6. When a job with a ticket is parked elsewhere, the round ends, because the store must feed the
+-- 6. A head that is kept back only because it asks for several permits where too few are free reserves
+--    these gates. Until it starts, jobs that come after it by priority, due time and arrival take
+--    nothing that it needs, in any lane. It holds nothing: a job that comes before it takes what is
+--    free, so that no two wait for each other.
+-- 7. When a job with a ticket is parked elsewhere, the round ends, because the store must feed the
 --    next before the flow's order can be known.
--- needs: engine.cascade, engine.fairness, engine.gate_view, engine.rank_heap
+-- needs: engine.cascade, engine.fairness, engine.gate_view, engine.order, engine.rank_heap
 
 local Claiming = {}
 
 local NO_MEMBERS = {}
 local NO_CANDIDATE = { '' }
 
--- Whether an order (priority, due time, arrival) stands before another.
-function Claiming.before(a, b)
-  if a.priority ~= b.priority then
-    return a.priority < b.priority
-  end
-  if a.due_at ~= b.due_at then
-    return a.due_at < b.due_at
-  end
-  return a.seq < b.seq
-end
-
 -- Whether a parked head may be moved into its flow with a ticket. A head that does not fit beside
 -- the tickets before it stays, and those behind it with it. A move is in vain only if another flow
 -- was faster, or if a pool has room enough but not in one member.
 --   view: the gate as it is now.
 --   ahead: what the gate's ticketed jobs before it in the flow ask for together.
---   amount: what it asks for itself.
-function Claiming.may_feed(view, ahead, amount)
-  return GateView.fits(view, amount) and ahead + amount <= GateView.total(view)
+--   amount: what it asks for itself; order: its own.
+function Claiming.may_feed(view, ahead, amount, order)
+  return GateView.fits(view, amount, order) and ahead + amount <= GateView.total(view, order)
 end
 
 local function new_decision()
-  return { starts = {}, parks = {}, again = false, closed = {} }
+  return { starts = {}, parks = {}, again = false, closed = {}, reserved = {} }
 end
 
 local function new_start(head, flow, members, candidate, gated)
@@ -57,7 +50,13 @@ local function all_fit(shared)
   return true
 end
 
-local function is_plain(heads, count)
+-- Whether all heads need the same and nothing is, or would have to be, reserved.
+local function is_plain(shared, heads, count)
+  for _, one in ipairs(shared) do
+    if one.amount > 1 or one.view.reserved then
+      return false
+    end
+  end
   for place = 1, count do
     local head = heads[place]
     if #head.keyed > 0 or head.ticket ~= nil or #head.candidates > 0 then
@@ -94,7 +93,7 @@ end
 -- Returns what a round would decide; nil if a job needs to be looked at by itself.
 local function one_flow(view, n, free)
   local count = math.min(n, #view.heads)
-  if not is_plain(view.heads, count) then
+  if not is_plain(view.shared, view.heads, count) then
     return nil
   end
   local most = view.gated and math.min(count, free) or count
@@ -117,7 +116,7 @@ local function one_flow(view, n, free)
   if #starts == count then
     decision.again = #starts < n and view.more
   elseif not all_fit(view.shared) then
-    decision.closed[1] = view.flow
+    decision.closed[view.flow] = view.heads[#starts + 1].order
   end
   return decision
 end
@@ -148,27 +147,43 @@ local function note_parked(round, flow, gate)
   parked[gate] = true
 end
 
+-- Reserves the gates at which a head is short, if it is short of nothing else.
+--   short: {view, amount} each.
+local function reserve(round, head, short)
+  for _, one in ipairs(short) do
+    if not GateView.is_short_for(one.view, one.amount) then
+      return
+    end
+  end
+  local reserved = round.decision.reserved
+  for _, one in ipairs(short) do
+    if GateView.reserve(one.view, head.id, head.order, one.amount) then
+      reserved[#reserved + 1] = one.view
+    end
+  end
+end
+
 -- The first keyed gate that does not let the head pass, and whether it never will; nil if all do.
 local function closed_gate(round, view, head, uses)
   local parked = round.parked[view.flow]
   for _, use in ipairs(uses) do
     local one = round.gate(use)
     if GateView.never_fits(one, use.amount) then
-      return use.name, true
+      return use, true
     end
-    if not GateView.fits(one, use.amount) or (parked and parked[use.name]) then
-      return use.name, false
+    if not GateView.fits(one, use.amount, head.order) or (parked and parked[use.name]) then
+      return use, false
     end
     local before = round.ahead(view.flow, use.name)
-    if before and Claiming.before(before, head.order) then
-      return use.name, false
+    if before and Order.before(before, head.order) then
+      return use, false
     end
   end
   return nil
 end
 
-local function take(one, amount, members)
-  local member = GateView.take(one, amount)
+local function take(one, amount, members, order)
+  local member = GateView.take(one, amount, order)
   if member ~= nil then
     members[one.name] = member
   end
@@ -177,10 +192,10 @@ end
 local function start(round, view, head, uses, candidate, gated)
   local members = {}
   for _, one in ipairs(view.shared) do
-    take(one.view, one.amount, members)
+    take(one.view, one.amount, members, head.order)
   end
   for _, use in ipairs(uses) do
-    take(round.gate(use), use.amount, members)
+    take(round.gate(use), use.amount, members, head.order)
   end
   if gated then
     round.free = round.free - 1
@@ -192,11 +207,12 @@ local function start(round, view, head, uses, candidate, gated)
   starts[#starts + 1] = new_start(head, view.flow, members, candidate, gated)
 end
 
-local function park(round, view, head, gate, never)
+local function park(round, view, head, use, never)
   local parks = round.decision.parks
-  parks[#parks + 1] = { head = head, flow = view.flow, gate = gate, never_fits = never }
+  parks[#parks + 1] = { head = head, flow = view.flow, gate = use.name, never_fits = never }
   if not never then
-    note_parked(round, view.flow, gate)
+    note_parked(round, view.flow, use.name)
+    reserve(round, head, { { view = round.gate(use), amount = use.amount } })
   end
   if head.ticket ~= nil then
     round.decision.again = true
@@ -215,13 +231,13 @@ local function look_at(round, view, head)
     for place, use in ipairs(head.keyed) do
       uses[place] = Cascade.in_turn(use, candidate)
     end
-    local gate, hopeless = closed_gate(round, view, head, uses)
-    if gate == nil then
+    local use, hopeless = closed_gate(round, view, head, uses)
+    if use == nil then
       start(round, view, head, uses, candidate, gated)
       return true
     end
     if blocked == nil or (never and not hopeless) then
-      blocked, never = gate, hopeless
+      blocked, never = use, hopeless
     end
   end
   park(round, view, head, blocked, never)
@@ -237,12 +253,19 @@ end
 -- Looks at the best head of all flows, and puts the flow's next into the merge.
 local function merge_one(round, queue, entry)
   local view, decision = entry.view, round.decision
-  if not all_fit(view.shared) then
-    decision.closed[#decision.closed + 1] = view.flow
+  local head, short = view.heads[entry.index], {}
+  for _, one in ipairs(view.shared) do
+    if not GateView.fits(one.view, one.amount, head.order) then
+      short[#short + 1] = one
+    end
+  end
+  if #short > 0 then
+    decision.closed[view.flow] = head.order
+    reserve(round, head, short)
     stop(round, view)
     return
   end
-  if not look_at(round, view, view.heads[entry.index]) then
+  if not look_at(round, view, head) then
     stop(round, view)
     return
   end
@@ -284,9 +307,10 @@ end
 --   ahead: the order of the first parked job of (flow, gate) that could pass one day, or nil.
 --   n: how many jobs may start; free: how many of them may be gated.
 --   fairness: of a fair lane; counts the starts; else nil.
--- Returns {starts, parks, again, closed}: what starts and what parks, in order, whether another
--- round could start more, and the flows that a shared gate stops. The views have had their permits
--- taken.
+-- Returns {starts, parks, again, closed, reserved}: what starts and what parks, in order, whether
+-- another round could start more, the flows that a shared gate stops, with the order of the head at
+-- which it did, and gates that are reserved for a head of this round. The views have had their
+-- permits taken.
 function Claiming.decide(flows, gate, ahead, n, free, fairness)
   if #flows == 1 and fairness == nil then
     local decision = one_flow(flows[1], n, free)

@@ -1,6 +1,6 @@
 -- Feeding: parked jobs are moved into their flows when their keyed gate has room.
 -- needs: base.time, tables.jobs, tables.counts, tables.gates
--- needs: engine.claiming, engine.gate_book, engine.gate_view, engine.wakes
+-- needs: engine.claiming, engine.gate_book, engine.gate_view, engine.order, engine.wakes
 
 local Feeding = {}
 
@@ -14,17 +14,26 @@ local REFIT = 1000
 -- Feeds every flow that waits at a keyed gate, as far as the gate has room. Returns how many jobs
 -- were moved.
 function Feeding.feed_gate(book, gate)
-  local moved, after = 0, -1
+  local waiting, moved, after = {}, 0, -1
   while true do
     local flows = Jobs.parked_flows(gate, after, FEED_FLOWS)
     if #flows == 0 then
-      return moved
+      break
     end
     for _, flow in ipairs(flows) do
-      moved = moved + Feeding.feed_flow(book, gate, flow)
+      local head = Jobs.parked_heads(gate, flow, 1)[1]
+      waiting[#waiting + 1] = head and { head = head, flow = flow }
     end
     after = flows[#flows]
   end
+  -- The first of all comes first: what it needs is reserved before others are fed.
+  table.sort(waiting, function(a, b)
+    return Order.before(a.head.order, b.head.order)
+  end)
+  for _, one in ipairs(waiting) do
+    moved = moved + Feeding.feed_flow(book, gate, one.flow, one.head)
+  end
+  return moved
 end
 
 local function never_fits(book, head, gate)
@@ -72,11 +81,13 @@ local function fitting(gate, flow, heads, view)
   for _, head in ipairs(heads) do
     local amount, ahead = GateBook.use_at(head, gate).amount, 0
     for _, ticket in ipairs(tickets) do
-      if Claiming.before(ticket.order, head.order) then
+      -- What is reserved for one of them is not counted twice.
+      local counted = not GateView.is_reserved_for(view, ticket.order)
+      if counted and Order.before(ticket.order, head.order) then
         ahead = ahead + ticket.amount
       end
     end
-    if not Claiming.may_feed(view, ahead, amount) then
+    if not Claiming.may_feed(view, ahead, amount, head.order) then
       break
     end
     ids[#ids + 1], amounts[#amounts + 1] = head.id, amount
@@ -85,9 +96,23 @@ local function fitting(gate, flow, heads, view)
   return ids, amounts
 end
 
+-- Sees to it that a head that stays parked is fed one day.
+local function keep_waiting(book, head, gate)
+  local use = GateBook.use_at(head, gate)
+  local view = GateBook.view(book, use)
+  if
+    GateView.is_short_for(view, use.amount)
+    and GateView.reserve(view, head.id, head.order, use.amount)
+  then
+    GateBook.reserve(book, view)
+  end
+  Feeding.arm(book, use)
+end
+
 -- Moves the next parked heads of one flow into it, each with a ticket. Returns how many.
-function Feeding.feed_flow(book, gate, flow)
-  local heads = Jobs.parked_heads(gate, flow, 1)
+--   first: of the heads, if it has been read.
+function Feeding.feed_flow(book, gate, flow, first)
+  local heads = first and { first } or Jobs.parked_heads(gate, flow, 1)
   if #heads > 0 and never_fits(book, heads[1], gate) then
     heads = set_aside(book, gate, flow)
   end
@@ -110,7 +135,7 @@ function Feeding.feed_flow(book, gate, flow)
     Wakes.wake(lane)
   end
   if #heads > #ids then
-    Feeding.arm(book, GateBook.use_at(heads[#ids + 1], gate))
+    keep_waiting(book, heads[#ids + 1], gate)
   end
   return #ids
 end
@@ -146,6 +171,13 @@ local function ring(book, gate)
   row.timer_at = nil
   if row.closed_until ~= nil and row.closed_until <= Time.now then
     row.closed_until, row.closed_by, row.closed_reason = nil, '', ''
+  end
+  local kept = row.reserved
+  if kept ~= nil and kept.until_at <= Time.now then
+    -- Whoever is parked and still needs it reserves it again below.
+    row.reserved = nil
+  elseif kept ~= nil then
+    row.timer_at = kept.until_at
   end
   GateBook.trim(book, gate)
 end

@@ -2,7 +2,7 @@
 --
 -- A book loads each gate once and is written once, at the end of the step.
 -- needs: base.fail, base.time, tables.gates, tables.starts, tables.lanes
--- needs: engine.cascade, engine.gate_looks, engine.gate_view, engine.pool, engine.slots
+-- needs: engine.cascade, engine.gate_looks, engine.gate_view, engine.order, engine.pool, engine.slots
 
 local GateBook = {}
 
@@ -178,6 +178,46 @@ function GateBook.opens_at(book, view, template, amount)
     end
   end
   return nil
+end
+
+-- Reserving
+
+-- Whether two reservations are the same but for their end.
+local function alike(a, b)
+  return a.job == b.job and a.amount == b.amount and Order.same(a.order, b.order)
+end
+
+-- Writes for whom a gate is reserved, if that is new or half of its time is over. Returns when a
+-- claim must renew it; nil where the gate's timer does, because jobs park there.
+function GateBook.reserve(book, view)
+  local one, spec = view.reserved, GateBook.spec(book, view.template)
+  if one == nil or spec == nil then
+    return nil
+  end
+  local row, half = GateBook.find(book, view.name), GateView.RESERVED_MS / 2
+  local known = row and row.reserved
+  if not known or not alike(known, one) or known.until_at <= Time.now + half then
+    local until_at = Time.now + GateView.RESERVED_MS
+    known = { job = one.job, order = one.order, amount = one.amount, until_at = until_at }
+    row = GateBook.change(book, view.name, view.template)
+    row.reserved = known
+    if not spec.shared then
+      row.timer_at = math.min(row.timer_at or until_at, until_at)
+    end
+  end
+  view.reserved = known
+  return spec.shared and known.until_at - half or nil
+end
+
+-- Ends a gate's reservation for a job; whether there was one.
+function GateBook.unreserve(book, gate, job)
+  local row = GateBook.find(book, gate)
+  if row == nil or row.reserved == nil or row.reserved.job ~= job then
+    return false
+  end
+  GateBook.change(book, gate, row.template).reserved = nil
+  GateBook.forget_view(book, gate)
+  return true
 end
 
 -- Taking and giving back

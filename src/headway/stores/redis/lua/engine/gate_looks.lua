@@ -26,11 +26,12 @@ function GateLooks.close(view, row)
   if not GateLooks.is_shut(row) then
     return
   end
+  local opens_at = view.free == 0 and view.opens_at or 0
   view.free, view.shut = 0, true
   if row.closed_until >= States.FOREVER then
     view.opens_at = nil
   else
-    view.opens_at = math.max(row.closed_until, view.opens_at or 0)
+    view.opens_at = math.max(row.closed_until, opens_at)
   end
 end
 
@@ -78,9 +79,8 @@ local function look_pool(view, spec, row, find)
     view.members[place] = { name = member[1], capacity = most, used = used, free = free }
     view.most, view.free = math.max(view.most, most), math.max(view.free, free)
   end
-  if view.free == 0 then
-    view.opens_at = member_opens_at(view.name, spec, find)
-  end
+  -- Said even while another member is free: that may be taken in this step.
+  view.opens_at = member_opens_at(view.name, spec, find)
 end
 
 local LOOKS = { slots = look_slots, rate = look_rate, hours = look_hours, pool = look_pool }
@@ -89,8 +89,12 @@ local LOOKS = { slots = look_slots, rate = look_rate, hours = look_hours, pool =
 --   row: what is remembered of it; nil for nothing.
 --   find: gives the row of another gate, a pool's member, by its name.
 function GateLooks.look(name, spec, row, find)
-  local view = GateView.new(name, spec.kind)
+  local view = GateView.new(name, spec.kind, spec.name)
   LOOKS[spec.kind](view, spec, row, find)
   GateLooks.close(view, row)
+  local one = row and row.reserved
+  if one and one.until_at > Time.now and one.amount <= view.most then
+    view.reserved = one
+  end
   return view
 end

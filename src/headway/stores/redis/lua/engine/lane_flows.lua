@@ -98,13 +98,15 @@ local function shared_of(work, flow)
   return found
 end
 
-local function all_fit(gates)
+-- The gates that have no room for the amount, whoever asks.
+local function closed_of(gates)
+  local closed = {}
   for _, one in ipairs(gates) do
     if not GateView.fits(one.view, one.amount) then
-      return false
+      closed[#closed + 1] = one
     end
   end
-  return true
+  return closed
 end
 
 -- How many times the amount can be taken now, if nobody else takes.
@@ -129,17 +131,17 @@ end
 
 -- Tells the lane to those gates that shut a flow, to be woken when they have room. Returns when all
 -- of them are open again, if that is known of each.
-local function when_open(work, flow)
-  local templates, latest = {}, nil
-  for _, use in ipairs(Jobs.flow(flow).shared) do
-    templates[use.name] = use.template
-  end
+local function when_open(work, flow, order)
+  local latest
   local is_known = true
   for _, one in ipairs(work.shared[flow].gates) do
     local view = one.view
-    if not GateView.fits(view, one.amount) then
-      local template = templates[view.name] or ''
+    if not GateView.fits(view, one.amount, order) then
+      local template = view.template
       local at = GateBook.opens_at(work.book, view, template, one.amount)
+      if at == nil and view.reserved and GateView.fits(view, one.amount) then
+        at = view.reserved.until_at
+      end
       is_known = is_known and at ~= nil
       latest = at and math.max(at, latest or at) or latest
       tell_gate(work, view.name, template)
@@ -148,25 +150,43 @@ local function when_open(work, flow)
   return is_known and latest or nil
 end
 
+-- Notes a moment at which something may be claimable.
+function LaneFlows.note_opening(work, at)
+  work.opens_at = work.opens_at and math.min(at, work.opens_at) or at
+end
+
 -- Remembers that a flow is shut, when it opens, and whom to wake.
-function LaneFlows.shut(work, flow)
+--   order: of its head; nil if a gate has no room for any job of the flow.
+function LaneFlows.shut(work, flow, order)
   work.stopped[flow] = true
   ShutSpells.begin(flow)
-  local at = when_open(work, flow)
+  local at = when_open(work, flow, order)
   if at ~= nil then
-    work.opens_at = work.opens_at and math.min(at, work.opens_at) or at
+    LaneFlows.note_opening(work, at)
   end
 end
 
--- The view of an open flow with its first heads; nil if it is empty.
-local function view_of(work, flow, shared, most, least)
+-- Whether a flow can only wait; one that is short of several permits may reserve them.
+local function is_shut(closed)
+  for _, one in ipairs(closed) do
+    if not GateView.is_short_for(one.view, one.amount) then
+      return true
+    end
+  end
+  return false
+end
+
+-- The view of a flow with its first heads, a single one if it is short; nil if it is empty.
+local function view_of(work, flow, shared, most, least, short)
   local free = most
   for _, one in ipairs(shared.gates) do
     free = math.min(free, room(one.view, one.amount))
   end
   -- Without gates `most` is all; with them, one more than they let through says that there are more.
   local limit = most
-  if #shared.gates > 0 then
+  if short then
+    limit = 1
+  elseif #shared.gates > 0 then
     limit = math.min(most, math.max(least, free + 1))
   end
   local heads = Jobs.heads(flow, limit)
@@ -213,11 +233,11 @@ local function hold(work, flow, gates)
 end
 
 -- Notes that a flow can run, if there are handlers for it.
-local function note_ready(work, view, free)
+local function note_ready(work, view, free, short)
   local fairness = work.fairness
   if fairness ~= nil and view.gated and free <= 0 then
     fairness.held[view.tenant] = true
-  elseif fairness ~= nil and work.rounds == 1 then
+  elseif fairness ~= nil and work.rounds == 1 and not short then
     fairness.ready[view.flow] = view.tenant
   end
 end
@@ -241,11 +261,15 @@ function LaneFlows.views(work, n, free)
   end
   for _, flow in ipairs(flows) do
     local shared = shared_of(work, flow)
-    if not all_fit(shared.gates) then
-      LaneFlows.shut(work, flow)
+    local closed = closed_of(shared.gates)
+    local short = #closed > 0
+    if short then
       hold(work, flow, shared.gates)
+    end
+    if is_shut(closed) then
+      LaneFlows.shut(work, flow)
     else
-      local view = view_of(work, flow, shared, most, least)
+      local view = view_of(work, flow, shared, most, least, short)
       if view == nil then
         work.stopped[flow] = true
         if work.fairness ~= nil then
@@ -253,7 +277,7 @@ function LaneFlows.views(work, n, free)
         end
       else
         views[#views + 1] = view
-        note_ready(work, view, free)
+        note_ready(work, view, free, short)
       end
     end
   end

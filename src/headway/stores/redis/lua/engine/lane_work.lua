@@ -36,13 +36,10 @@ function LaneWork.new(book, request, lane, after)
 end
 
 local function note_closed(work, views, decision)
-  local closed = {}
-  for _, flow in ipairs(decision.closed) do
-    closed[flow] = true
-  end
   for _, view in ipairs(views) do
-    if closed[view.flow] then
-      LaneFlows.shut(work, view.flow)
+    local order = decision.closed[view.flow]
+    if order then
+      LaneFlows.shut(work, view.flow, order)
     elseif not decision.again then
       ShutSpells.finish(view.flow)
     end
@@ -98,10 +95,20 @@ local function write(work, decision, by_flow)
     Takings.add(takings, start, by_flow[start.flow])
   end
   Takings.write(takings)
+  for _, view in ipairs(decision.reserved) do
+    local renew_at = GateBook.reserve(work.book, view)
+    if renew_at ~= nil then
+      LaneFlows.note_opening(work, renew_at)
+    end
+  end
   write_parks(work, decision.parks)
   local known = {}
   feed_next(work, decision.parks, known)
   feed_next(work, decision.starts, known)
+  for _, gate in ipairs(takings.ended) do
+    -- Those who are parked there waited for the reservation to end; now for what they need.
+    Feeding.feed_gate(work.book, gate)
+  end
 end
 
 local function save_fairness(work)

@@ -24,6 +24,7 @@ function Step.unguarded()
     releases = {},
     tickets = {},
     has_ticket = {},
+    reserved = {},
     follow = {},
     then_jobs = {},
   }
@@ -79,6 +80,13 @@ local function leave_queue(step, row)
     note_ticket(step, row.parked_at, row.flow)
     row.blocked_ms = row.blocked_ms + Time.now - row.parked_since
     row.parked_at, row.unfit = nil, false
+  end
+  for _, uses in ipairs({ Jobs.flow(row.flow).shared, row.keyed }) do
+    for _, use in ipairs(uses) do
+      if use.amount > 1 then
+        step.reserved[#step.reserved + 1] = { gate = use.name, job = row.id }
+      end
+    end
   end
 end
 
@@ -292,6 +300,38 @@ local function wake_waiting(step, gate)
   GateBook.change(step.book, gate, row.template, row.pool).lanes = {}
 end
 
+-- Wakes those whom shared gates turned away; returns the keyed ones, to be fed.
+local function have_room(step, gates)
+  local freed, known = {}, {}
+  for _, gate in ipairs(gates) do
+    if not known[gate] then
+      known[gate] = true
+      if is_keyed(step, gate) then
+        freed[#freed + 1] = gate
+      else
+        wake_waiting(step, gate)
+      end
+    end
+  end
+  return freed
+end
+
+-- Lets others take what was kept for jobs that left their queue; returns the gates to be fed.
+local function end_reservations(step)
+  local names, ended = {}, {}
+  for place, one in ipairs(step.reserved) do
+    names[place] = one.gate
+  end
+  GateBook.prefetch(step.book, names)
+  for _, one in ipairs(step.reserved) do
+    if GateBook.unreserve(step.book, one.gate, one.job) then
+      ended[#ended + 1] = one.gate
+    end
+  end
+  step.reserved = {}
+  return have_room(step, ended)
+end
+
 -- What comes back at each gate, in order.
 local function amounts_of(permits)
   local amounts, places = {}, {}
@@ -315,19 +355,15 @@ local function count_back(step, amounts)
     names[place] = one.gate
   end
   GateBook.prefetch(step.book, names)
-  local freed, known = {}, {}
+  local gates = {}
   for _, one in ipairs(amounts) do
     GateBook.give_back(step.book, one.gate, one.amount)
-    for _, name in ipairs(one.pool ~= '' and { one.gate, one.pool } or { one.gate }) do
-      if not is_keyed(step, name) then
-        wake_waiting(step, name)
-      elseif not known[name] then
-        known[name] = true
-        freed[#freed + 1] = name
-      end
+    gates[#gates + 1] = one.gate
+    if one.pool ~= '' then
+      gates[#gates + 1] = one.pool
     end
   end
-  return freed
+  return have_room(step, gates)
 end
 
 -- Removes permits and counts them as back. Returns the gates that have room now and may have jobs
@@ -413,6 +449,9 @@ end
 -- Writes all of it; the step may go on and be flushed again.
 function Step.flush(step)
   local freed = free_permits(step)
+  for _, gate in ipairs(end_reservations(step)) do
+    freed[#freed + 1] = gate
+  end
   step.releases = {}
   write_rows(step)
   insert_what_follows(step)

@@ -21,6 +21,9 @@ function Takings.new(book, request, lane)
     -- Each in the order met, and by name.
     rates = {},
     rate_at = {},
+    -- Gates that may be reserved for one that starts, and those that were.
+    reserved = {},
+    ended = {},
     used = {},
     used_at = {},
     last = {},
@@ -119,6 +122,9 @@ end
 
 -- Takes at one gate; the member chosen, of a pool, else "".
 local function take(takings, start, need)
+  if need.amount > 1 then
+    takings.reserved[#takings.reserved + 1] = { gate = need.gate, job = start.head.id }
+  end
   if need.kind == 'rate' then
     local rate = record_of(takings.rates, takings.rate_at, need.gate, need.template)
     rate.number = rate.number + need.amount
@@ -205,6 +211,11 @@ function Takings.write(takings)
   end
   for _, one in ipairs(takings.last) do
     GateBook.remember_member(book, one.gate, one.template, one.member)
+  end
+  for _, one in ipairs(takings.reserved) do
+    if GateBook.unreserve(book, one.gate, one.job) then
+      takings.ended[#takings.ended + 1] = one.gate
+    end
   end
   if #takings.permits > 0 then
     Permits.take(takings.permits)

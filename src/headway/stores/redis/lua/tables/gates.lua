@@ -80,6 +80,7 @@ local function encode(row)
     row.zone or false,
     row.opens,
     row.horizon_at or false,
+    row.reserved or false,
   }))
 end
 
@@ -100,6 +101,7 @@ local function decode(name, kept)
     zone = values[11] or nil,
     opens = values[12],
     horizon_at = values[13] or nil,
+    reserved = values[14] or nil,
   }
 end
 
@@ -112,6 +114,7 @@ function Gates.is_idle(row)
     and row.horizon_at == nil
     and row.last == ''
     and row.lanes[1] == nil
+    and row.reserved == nil
 end
 
 -- The gates that have a row, by name; a copy each.

@@ -1,0 +1,246 @@
+"""Reservations: a job that asks for several permits starts although others ask for one each."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.contract.claims import Claimed
+from headway.contract.operate import Edit, Verb
+from headway.contract.outcomes import Succeeded
+from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
+from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateSpec, GateUse
+from headway.core.gates.view import RESERVED_MS
+from headway.testing.conformance.base import ConformanceGroup
+from headway.testing.conformance.rig import Rig
+from headway.testing.conformance.worker import LANE
+from headway.testing.jobs import use_of
+
+WIDE, OTHER = Slots("wide", 4), Slots("other", 2)
+LICENCE = Slots("licence:{name}", 4)
+LINES = Pool("lines", {"a": 4, "b": 2})
+PACE = Rate("pace", 4, per="10s")
+GATES = [WIDE, LICENCE, LINES, PACE]
+SIDE = "side"
+LONG_MS = 100 * RESERVED_MS
+
+
+def use(gate: GateSpec, amount: int) -> GateUse:
+    """The use of a gate, or of its one instance."""
+    return use_of(gate, amount, name="cad") if gate is LICENCE else use_of(gate, amount)
+
+
+class Stream:
+    """Jobs that ask for one permit each, of another kind; a new one comes for each that ends."""
+
+    def __init__(self, rig: Rig, gate: GateSpec, lane: str = LANE) -> None:
+        self.rig = rig
+        self.gate = gate
+        self.lane = lane
+        self.worker = rig.worker()
+        self.running: list[Claimed] = []
+
+    async def begin(self) -> None:
+        """Takes all permits, and has as many waiting."""
+        await self.add(12)
+        await self.claim()
+
+    async def add(self, count: int) -> None:
+        await self.rig.add_many(count, lane=self.lane, kind="small", gates=(use(self.gate, 1),))
+
+    async def claim(self) -> list[Claimed]:
+        runs = await self.worker.take(9, self.lane)
+        self.running += [run for run in runs if run.kind == "small"]
+        return runs
+
+    async def end_one(self) -> None:
+        """The oldest run ends, and another job comes."""
+        run = self.running.pop(0)
+        await self.worker.settle(Succeeded(run.id, run.run))
+        await self.add(1)
+
+
+async def rounds_until_start(rig: Rig, streams: list[Stream], job: str) -> int:
+    """How many rounds of ends and claims it takes until a job of the first stream's lane starts.
+
+    Raises:
+        AssertionError: it never does.
+    """
+    for number in range(1, 30):
+        for stream in reversed(streams):
+            await stream.end_one()
+            if stream.gate is PACE:
+                rig.clock.advance(2_500)
+            for other in reversed(streams):
+                if any(run.id == job for run in await other.claim()):
+                    return number
+    message = "it never started"
+    raise AssertionError(message)
+
+
+class ReserveGroup(ConformanceGroup):
+    """What a gate frees is kept for the first that waits for several permits."""
+
+    @pytest.mark.parametrize("gate", GATES, ids=lambda gate: str(gate.kind))
+    async def test_weighted_job_starts_beside_a_stream_of_smaller_ones(
+        self, rig: Rig, gate: GateSpec
+    ) -> None:
+        await rig.declare(gate)
+        stream = Stream(rig, gate)
+        await stream.begin()
+        big = await rig.add(kind="big", priority=0, gates=(use(gate, 3),))
+        await stream.add(3)
+        assert await rounds_until_start(rig, [stream], big.id) <= 8
+
+    @pytest.mark.parametrize("gate", GATES, ids=lambda gate: str(gate.kind))
+    async def test_lane_of_others_that_claims_first_each_time_does_not_starve_it(
+        self, rig: Rig, gate: GateSpec
+    ) -> None:
+        await rig.declare(gate)
+        own, side = Stream(rig, gate), Stream(rig, gate, SIDE)
+        await own.add(2)
+        await own.claim()
+        await side.begin()
+        big = await rig.add(kind="big", priority=0, gates=(use(gate, 3),))
+        assert big.id not in [run.id for run in await own.claim()]
+        assert await rounds_until_start(rig, [own, side], big.id) <= 8
+
+    async def test_what_is_more_than_it_needs_is_not_kept(self, rig: Rig) -> None:
+        await rig.declare(Slots("six", 6))
+        six = Slots("six", 6)
+        holders = await rig.add_many(5, kind="held", gates=(use_of(six),))
+        worker = rig.worker()
+        held = await worker.take(9)
+        assert len(held) == len(holders)
+        big = await rig.add(kind="big", priority=0, gates=(use_of(six, 2),))
+        small = await rig.add_many(3, kind="small", gates=(use_of(six),))
+        assert await worker.take(9) == []
+        await worker.settle(*(Succeeded(run.id, run.run) for run in held[:2]))
+        assert await worker.take_ids(9) == [big.id, small[0].id]
+
+    async def test_job_that_comes_before_takes_what_is_reserved(self, rig: Rig) -> None:
+        await rig.declare(WIDE)
+        await rig.add_many(3, kind="held", gates=(use_of(WIDE),))
+        worker = rig.worker()
+        await worker.take(9)
+        await rig.add(kind="big", priority=5, gates=(use_of(WIDE, 3),))
+        assert await worker.take(9) == []
+        urgent = await rig.add(kind="small", priority=1, gates=(use_of(WIDE),))
+        await rig.add(kind="small", priority=9, gates=(use_of(WIDE),))
+        assert await worker.take_ids(9) == [urgent.id]
+
+    @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
+    @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.EDIT])
+    async def test_reservation_ends_when_its_job_leaves(
+        self, rig: Rig, gate: GateSpec, verb: Verb
+    ) -> None:
+        await rig.declare(gate)
+        await rig.add_many(3, kind="held", gates=(use(gate, 1),))
+        worker = rig.worker()
+        await worker.take(9)
+        big = await rig.add(kind="big", priority=0, gates=(use(gate, 3),))
+        small = await rig.add(kind="small", lane=SIDE, gates=(use(gate, 1),))
+        assert await worker.take(9) == []
+        reply = await worker.ask(9, SIDE)
+        assert reply.jobs == []
+        edit = Edit(due_at=rig.clock() + 3_600_000) if verb is Verb.EDIT else Edit()
+        await rig.act(verb, big.id, edit=edit)
+        await rig.store.wait([SIDE], None, reply.seen)
+        assert await worker.take_ids(9, SIDE) == [small.id]
+
+    @pytest.mark.parametrize("gate", [WIDE, LICENCE], ids=["shared", "keyed"])
+    async def test_reservation_ends_in_time_if_nobody_serves_its_lane(
+        self, rig: Rig, gate: GateSpec
+    ) -> None:
+        await rig.declare(gate)
+        await rig.add_many(2, kind="held", gates=(use(gate, 1),))
+        worker = rig.worker()
+        held = (await worker.ask(9, lease_ms=LONG_MS)).jobs
+        await rig.add(kind="big", priority=0, lane=SIDE, gates=(use(gate, 3),))
+        assert await worker.take(9, SIDE) == []
+        small = await rig.add(kind="small", gates=(use(gate, 1),))
+        reply = await worker.ask(9)
+        assert reply.jobs == []
+        assert reply.next_at == rig.clock() + RESERVED_MS
+        # Now it fits, and nobody comes to start it.
+        await worker.settle(Succeeded(held[0].id, held[0].run))
+        rig.clock.advance(RESERVED_MS - 1)
+        assert await worker.take(9) == []
+        rig.clock.advance(RESERVED_MS + 1)
+        assert await worker.take_ids(9) == [small.id]
+
+    async def test_claims_of_its_lane_renew_a_reservation(self, rig: Rig) -> None:
+        await rig.declare(WIDE)
+        await rig.add_many(2, kind="held", gates=(use_of(WIDE),))
+        worker = rig.worker()
+        held = (await worker.ask(9, lease_ms=LONG_MS)).jobs
+        big = await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 3),))
+        await rig.add(kind="small", lane=SIDE, gates=(use_of(WIDE),))
+        for _ in range(4):
+            reply = await worker.ask(9)
+            assert reply.jobs == []
+            assert reply.next_at == rig.clock() + RESERVED_MS // 2
+            assert await worker.take(9, SIDE) == []
+            rig.clock.advance(RESERVED_MS // 2)
+        await worker.settle(Succeeded(held[0].id, held[0].run))
+        assert await worker.take(9, SIDE) == []
+        assert await worker.take_ids(9) == [big.id]
+
+    @pytest.mark.parametrize("why", ["never", "closed", "other"])
+    async def test_nothing_is_kept_for_a_job_that_could_not_start_with_it(
+        self, rig: Rig, why: str
+    ) -> None:
+        await rig.declare(WIDE, OTHER)
+        await rig.add_many(2, kind="held", gates=(use_of(WIDE), use_of(OTHER)))
+        worker = rig.worker()
+        await worker.take(9)
+        if why == "never":
+            await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 5),))
+        elif why == "closed":
+            await rig.add(kind="big", tenant="beta", priority=0, gates=(use_of(WIDE, 3),))
+            await rig.shut("tenant:beta")
+        else:
+            await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 3), use_of(OTHER)))
+        small = await rig.add_many(3, kind="small", gates=(use_of(WIDE),))
+        assert await worker.take_ids(9) == [small[0].id, small[1].id]
+
+    async def test_two_that_each_need_what_is_reserved_for_the_other_start_in_turn(
+        self, rig: Rig
+    ) -> None:
+        one, two = Slots("one", 3), Slots("two", 3)
+        await rig.declare(one, two)
+        await rig.add_many(2, kind="held", gates=(use_of(one), use_of(two)))
+        worker, other = rig.worker(), rig.worker()
+        held = await worker.take(9)
+        both = (use_of(one, 2), use_of(two, 2))
+        first = await rig.add(kind="big", gates=both)
+        second = await rig.add(kind="wide", lane=SIDE, gates=both[::-1])
+        for asked, lane in ((other, SIDE), (worker, LANE), (other, SIDE)):
+            assert await asked.take(9, lane) == []
+        await worker.settle(*(Succeeded(run.id, run.run) for run in held))
+        assert await other.take(9, SIDE) == []
+        (run,) = await worker.take(9)
+        assert run.id == first.id
+        await worker.settle(Succeeded(run.id, run.run))
+        assert await other.take_ids(9, SIDE) == [second.id]
+
+    async def test_why_and_the_gate_tell_for_whom_it_is_reserved(self, rig: Rig) -> None:
+        await rig.declare(WIDE)
+        await rig.add_many(2, kind="held", gates=(use_of(WIDE),))
+        worker = rig.worker()
+        held = await worker.take(9)
+        big = await rig.add(kind="big", priority=0, gates=(use_of(WIDE, 3),))
+        small = await rig.add(kind="small", gates=(use_of(WIDE),))
+        assert await worker.take(9) == []
+        gate = await rig.gate("wide")
+        assert (gate.free, gate.reserved, gate.reserved_for) == (2, 3, big.id)
+        of_big, of_small = await rig.why(big.id), await rig.why(small.id)
+        kept = "slots wide has too little room for 3 (2 of 4), what becomes free is kept for this"
+        assert kept in of_big.sentence
+        assert f"(2 of 4), 3 are kept for {big.id}" in of_small.sentence
+        assert of_small.shown == "blocked"
+        await worker.settle(Succeeded(held[0].id, held[0].run))
+        assert await worker.take_ids(9) == [big.id]
+        gate = await rig.gate("wide")
+        assert (gate.reserved, gate.reserved_for) == (0, None)
