@@ -1,6 +1,6 @@
 """How many jobs to hold ready, and which of those that are ready to give back.
 
-A worker holds about a tenth of a second of its own work ready, so that its handlers do not wait
+A worker holds about a quarter of a second of its own work ready, so that its handlers do not wait
 for the store. What it holds, no other worker can start: so it holds nothing while there is no
 backlog, and releases what it has not started.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-AHEAD = 0.1
+AHEAD = 0.25
 """Seconds of work that are held ready; more only if claims take long."""
 
 MOST_AHEAD = 0.5
