@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Generator
 from functools import cache
+from inspect import isclass
 
 import httpx
 import httpx._transports.default as transport
@@ -39,3 +40,16 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, obj: object
+) -> list[pytest.Item] | None:
+    """Leaves out classes that are slow whole, where slow tests are not run: thousands of cases."""
+    if collector.config.getoption("markexpr") != "not slow" or not isclass(obj):
+        return None
+    # Of its own decorators; what a class inherits is a list or a single mark.
+    marks = vars(obj).get("pytestmark")
+    slow = isinstance(marks, list) and pytest.mark.slow.mark in marks
+    return [] if slow else None

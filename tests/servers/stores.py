@@ -36,7 +36,8 @@ SERVERS_SAMPLED = [
 
 def is_quick(nodeid: str) -> bool:
     """Return whether a test marked `sampled` is run by `make test`: a third of them are."""
-    return crc32(nodeid.encode()) % 3 == 0
+    # Pytest escapes a parameter once more for each class that was collected before.
+    return crc32(nodeid.replace("\\", "").encode()) % 3 == 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
