@@ -237,9 +237,10 @@ class Listening:
             db.execute(f'LISTEN "{self._channel}"'.encode())
             db.execute("SELECT pg_advisory_lock_shared(%s)", (self._key,))
         self._look(db)
-        self._attending = True
         # Whoever waits already claimed before anything could be heard.
         self._miss()
+        # Last, so that nobody who sees it is still to be woken for that.
+        self._attending = True
 
     def _look(self, db: Connection) -> None:
         """Sees whether anybody wrote since the last look: not if the snapshot is the same."""
