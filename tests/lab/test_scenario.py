@@ -79,7 +79,7 @@ def test_a_seed_from_outside_replaces_that_of_the_file(tmp_path: Path) -> None:
         ("limit = 7", 'limit = "7"', 'gates."customer:{phone}".limit: input should be'),
         ("limit = 7", "limit = 7\nburst = 3", 'gates."customer:{phone}".burst: there is no such'),
         ('kind = "pool"', 'kind = "pond"', "gates.numbers: input tag 'pond'"),
-        ('"numbers", {', '"number", {', r"kinds.call.gates\[0\]: .*did you mean 'numbers'"),
+        ('"numbers", {', '"number", {', r"kinds.call.gates\[0\]: .*did you mean numbers"),
         ('kind = "call"', 'kind = "cal"', r"arrivals\[0\].kind: there is no kind 'cal'"),
         ('rate = "100/h"', 'rate = "100"', r"arrivals\[0\].rate: the rate '100'"),
         ('rate = "100/h"', "", r"arrivals\[0\]: one of backlog, rate, rates and file"),

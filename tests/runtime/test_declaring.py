@@ -134,7 +134,7 @@ def test_unknown_kind_is_refused_with_a_near_name(plain: hw.App) -> None:
     @plain.job()
     async def calling(job: hw.Job) -> None: ...
 
-    with pytest.raises(hw.UnknownKind, match="no kind 'caling' \\(did you mean 'calling'"):
+    with pytest.raises(hw.UnknownKind, match="no kind 'caling' \\(did you mean calling"):
         plain.send("caling")
     other = hw.App("memory://")
     with pytest.raises(hw.UnknownKind):

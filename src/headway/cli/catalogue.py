@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -83,9 +82,10 @@ class Catalogue(TyperGroup):
         del ctx
         entry = COMMANDS.get(cmd_name)
         if entry is None:
-            near = get_close_matches(cmd_name, COMMANDS, n=2)
+            from headway.core.naming import did_you_mean  # noqa: PLC0415  (help needs none of core)
+
             message = f"there is no command {cmd_name!r}"
-            hint = f"did you mean {' or '.join(near)}?" if near else "see headway --help"
+            hint = did_you_mean(cmd_name, COMMANDS, "see headway --help", most=2)
             raise InvalidValue(message, hint=hint)
         app: typer.Typer = import_module(f"headway.cli.commands.{entry.module}").app
         loaded = get_command(app)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from headway.cli.options import Signed
 from headway.cli.session import Session
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.store import Store
 from headway.contract.views import LanesQuery, StatsQuery
 from headway.core.moment import optional_moment
+from headway.core.naming import did_you_mean
 
 LANE = "lane:"
 
@@ -71,9 +70,8 @@ async def _doubt(store: Store, gate: str) -> str:
     known = [one.name for one in await store.read(LanesQuery())]
     if name in known:
         return ""
-    near = get_close_matches(name, known, n=1)
-    meant = f" (did you mean {LANE}{near[0]}?)" if near else ""
-    return f"note: there is no lane {name!r} yet{meant}"
+    meant = did_you_mean(name, known, before=LANE)
+    return f"note: there is no lane {name!r} yet" + (meant and f" ({meant})")
 
 
 def _request(session: Session, item: Item, signed: Signed) -> DefineRequest:

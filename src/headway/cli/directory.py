@@ -6,7 +6,6 @@ Loads no server and no system: commands that only look or migrate work without t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import Annotated, Protocol
@@ -17,6 +16,7 @@ from headway.cli.extras import needs_extra
 from headway.cli.postgres import is_postgres, plain_url
 from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue
+from headway.core.naming import did_you_mean
 
 SYSTEMS: Mapping[str, str] = MappingProxyType(
     {
@@ -118,8 +118,7 @@ def system_package(name: str) -> str:
     """
     package = SYSTEMS.get(name)
     if package is None:
-        near = get_close_matches(name, SYSTEMS, n=1)
         message = f"there is no system {name!r}"
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SYSTEMS)}"
+        hint = did_you_mean(name, SYSTEMS, f"there are {', '.join(SYSTEMS)}")
         raise InvalidValue(message, hint=hint)
     return package

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ import typer
 from headway.cli.completing import complete_kind, complete_lane, kind_names, lane_names
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView, Page
+from headway.core.naming import did_you_mean
 from headway.core.state import State
 
 PAGE = 1_000
@@ -95,9 +95,9 @@ class JobFilter:
         ):
             names = [] if name is None else await known(store)
             if name is not None and name not in names:
-                near = get_close_matches(name, names, n=1)
-                meant = f" (did you mean {near[0]}?)" if near else ""
-                notes.append(f"note: no job of the {what} {name!r} is known{meant}")
+                meant = did_you_mean(name, names)
+                note = f"note: no job of the {what} {name!r} is known"
+                notes.append(note + (meant and f" ({meant})"))
         return notes
 
     async def pages(

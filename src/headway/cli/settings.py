@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
+from headway.core.naming import did_you_mean
 from headway.runtime.signal_urls import read_signing_keys
 
 PREFIX = "HEADWAY_"
@@ -192,8 +192,9 @@ def _explained(error: ValidationError, path: Path) -> tuple[str, str]:
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        near = get_close_matches(key, Settings.model_fields, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(Settings.model_fields)}"
+        hint = did_you_mean(
+            key, Settings.model_fields, f"known: {', '.join(Settings.model_fields)}"
+        )
         return f"{path}: there is no setting {key!r}", hint
     variable = PREFIX + key.upper()
     where = variable if os.environ.get(variable) else f"{path}: {key}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 
 from headway.core.errors import InvalidValue
@@ -113,3 +114,23 @@ def resolve(
         return str(value)
 
     return check_name(what, _PLACEHOLDER.sub(fill, template))
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], otherwise: str = "", *, before: str = "", most: int = 1
+) -> str:
+    """Return a hint for a name that is not known.
+
+    Args:
+        name: what was written.
+        known: all that could have been meant.
+        otherwise: the hint if none of them is near.
+        before: written before each of them.
+        most: how many of them are shown.
+
+    Returns:
+        Such as "did you mean calls?".
+    """
+    # To compare costs time by length, and a request may have brought the name.
+    near = get_close_matches(name[:MAX_NAME], list(known), n=most)
+    return f"did you mean {' or '.join(before + one for one in near)}?" if near else otherwise

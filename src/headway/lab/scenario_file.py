@@ -5,13 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import ValidationError
 
 from headway.core.errors import HeadwayError, InvalidValue
+from headway.core.naming import did_you_mean
 from headway.core.zone import find_zone
 from headway.lab.gate_specs import backoff, gate_spec
 from headway.lab.scenario import Scenario
@@ -190,6 +190,5 @@ def _bad_values(scenario: Scenario) -> Iterator[tuple[str, str]]:
 
 def _unknown(what: str, name: str, known: object) -> str:
     names = list(cast("list[str]", known))
-    near = get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names) or 'none'}"
+    hint = did_you_mean(name, names, f"there are: {', '.join(names) or 'none'}")
     return f"there is no {what} {name!r} ({hint})"

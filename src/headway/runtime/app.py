@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, Unpack
 
@@ -15,6 +14,7 @@ from headway.contract.signals import SignalReply
 from headway.contract.views import LanesQuery
 from headway.core.errors import AccessError, UnknownGate
 from headway.core.job import NewJob
+from headway.core.naming import did_you_mean
 from headway.runtime import event_loop
 from headway.runtime.batches import batches
 from headway.runtime.kind import Kind
@@ -154,9 +154,9 @@ class App(StoreOwner):
         with suppress(AccessError):
             known = {one.name for one in await self.store.read(LanesQuery())}
             for name in sorted(strange - known):
-                near = get_close_matches(name, known.union(self.lanes), n=1)
-                meant = f"; did you mean {near[0]!r}?" if near else ""
-                _log.warning("the worker serves an unknown lane: lane=%r%s", name, meant)
+                meant = did_you_mean(name, known.union(self.lanes))
+                hint = meant and f"; {meant}"
+                _log.warning("the worker serves an unknown lane: lane=%r%s", name, hint)
 
     def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
         """Makes a worker for this app's kinds.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, TypeVar, Unpack, cast
 
 from headway.core.errors import InvalidValue, UnknownKind
-from headway.core.naming import check_name
+from headway.core.naming import check_name, did_you_mean
 from headway.runtime.declaration import Declaration
 from headway.runtime.entries import EntryOptions, read_entry
 from headway.runtime.importing import Importer
@@ -198,9 +197,8 @@ class Registry:
         name = kind if isinstance(kind, str) else kind.name
         found = self.kinds.get(name)
         if found is None or (isinstance(kind, Kind) and found is not kind):
-            near = get_close_matches(name, self.kinds, n=1)
             message = f"this app has no kind {name[:80]!r}"
-            hint = f"did you mean {near[0]!r}?" if near else "declare it with @app.job()"
+            hint = did_you_mean(name, self.kinds, "declare it with @app.job()")
             raise UnknownKind(message, hint=hint)
         return found
 

@@ -34,7 +34,7 @@ LINES = {"+15559990000": 2}
         ({"geocoder_url": "file:///etc/passwd"}, "geocoder_url"),
         ({"geocoder_url": "http://"}, "geocoder_url"),
         ({"geocoder_url": "http://[::1/"}, "geocoder_url"),
-        ({"rings": "30s"}, "did you mean 'ring'"),
+        ({"rings": "30s"}, "did you mean ring"),
     ],
     ids=str,
 )

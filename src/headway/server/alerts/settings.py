@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import cast
 
 from headway.core.duration import parse_duration
 from headway.core.errors import HeadwayError, InvalidValue
+from headway.core.naming import did_you_mean
 
 _SPANS = {
     "each": "each_ms",
@@ -67,9 +67,8 @@ def read_alert_settings(given: Mapping[str, object]) -> AlertSettings:
     values: dict[str, object] = {}
     for key, value in given.items():
         if key not in _KNOWN:
-            near = get_close_matches(key, _KNOWN, n=1)
             message = f"alerts: there is no setting {key!r:.80}"
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(_KNOWN)}"
+            hint = did_you_mean(key, _KNOWN, f"known: {', '.join(_KNOWN)}")
             raise InvalidValue(message, hint=hint)
         values[_SPANS.get(key, key)] = _read(key, value)
     settings = AlertSettings(**values)  # type: ignore[arg-type]  (each was read by its key)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headway.core.errors import InvalidValue
+from headway.core.naming import did_you_mean
 from headway.server.bodies.words import Span
 from headway.systems.calls.template import Template
 from headway.systems.calls.template_body import TemplateBody
@@ -100,5 +100,5 @@ def _meant(place: tuple[int | str, ...]) -> str:
     if tables not in ([], ["template"]):
         return "docs/reference/calls.md"
     known = TemplateBody.model_fields if tables else CallsSettings.model_fields
-    near = get_close_matches(key, known, n=1)
-    return f"did you mean {'.'.join([*tables, near[0]])}?" if near else f"known: {', '.join(known)}"
+    before = "".join(f"{one}." for one in tables)
+    return did_you_mean(key, known, f"known: {', '.join(known)}", before=before)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import cast
 from urllib.parse import urlsplit
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 from headway.core.duration import MAX_DURATION_MS, format_duration, parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.job import MAX_CANDIDATES
+from headway.core.naming import did_you_mean
 from headway.systems.field_service.offer_times import OfferTimes, read_offer_times
 from headway.systems.telephony.exchange import Exchange
 from headway.systems.telephony.phone import check_phone
@@ -107,9 +107,8 @@ def read_settings(written: Mapping[str, object], exchange: Exchange) -> FieldSet
     """
     unknown = sorted(set(written) - set(_KEYS))
     if unknown:
-        near = get_close_matches(unknown[0], _KEYS, n=1)
         message = f"{_WHERE} has no setting {unknown[0]!r}"
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(_KEYS)}"
+        hint = did_you_mean(unknown[0], _KEYS, f"it has {', '.join(_KEYS)}")
         raise InvalidValue(message, hint=hint)
     lines = _lines(written, exchange)
     text_from, text_provider = _texts(written, exchange, lines)

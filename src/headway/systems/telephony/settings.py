@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import cast
 
 from headway.core.errors import InvalidValue
+from headway.core.naming import did_you_mean
 from headway.systems.telephony.exchange import Exchange
 from headway.systems.telephony.texts import Texts
 from headway.systems.telephony.voice import Voice
@@ -50,9 +50,8 @@ def read_exchange(written: Mapping[str, object]) -> Exchange:
 def _make(name: str, settings: object) -> object:
     package = PROVIDERS.get(name)
     if package is None:
-        near = get_close_matches(name, PROVIDERS, n=1)
         message = f"[telephony]: there is no provider {name!r}"
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(PROVIDERS)}"
+        hint = did_you_mean(name, PROVIDERS, f"there are {', '.join(PROVIDERS)}")
         raise InvalidValue(message, hint=hint)
     if not isinstance(settings, Mapping):
         message = f"telephony.{name} is {settings!r:.40}"

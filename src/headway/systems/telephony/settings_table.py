@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
+from headway.core.naming import did_you_mean
 
 
 def _span(value: object) -> int:
@@ -65,11 +65,9 @@ def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
         place = ".".join((where, *map(str, first["loc"])))
         known = f"known: {', '.join(model.model_fields)}"
         if first["type"] == "extra_forbidden":
-            near = get_close_matches(str(first["loc"][-1]), model.model_fields, n=1)
             message = f"{place}: there is no such setting"
-            raise InvalidValue(
-                message, hint=f"did you mean {near[0]}?" if near else known
-            ) from None
+            hint = did_you_mean(str(first["loc"][-1]), model.model_fields, known)
+            raise InvalidValue(message, hint=hint) from None
         said = first["msg"].removeprefix("Value error, ")
         # Its first letter alone: a pattern that it quotes has capitals of its own.
         message = f"{place}: {said[:1].lower()}{said[1:]}"

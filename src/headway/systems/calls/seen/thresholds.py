@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 
 from headway.core.duration import parse_duration
 from headway.core.errors import HeadwayError, InvalidValue
+from headway.core.naming import did_you_mean
 
 _MS = "_ms"
 WHERE = "calls.alerts"
@@ -79,9 +79,8 @@ def read_thresholds(given: Mapping[str, object]) -> Thresholds:
     values: dict[str, object] = {}
     for key, value in given.items():
         if key not in known:
-            near = get_close_matches(key, known, n=1)
             message = f"{WHERE}: there is no setting {key!r:.80}"
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+            hint = did_you_mean(key, known, f"known: {', '.join(known)}")
             raise InvalidValue(message, hint=hint)
         name = known[key]
         values[name] = _read(key, value, span=name.endswith(_MS), sort=str(types[name]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import Any, cast
 from uuid import UUID
 
@@ -15,6 +14,7 @@ from sqlalchemy.types import JSON, DateTime, Enum, Integer, NullType, Numeric, U
 
 from headway.core.errors import InvalidValue
 from headway.core.instant import parse_instant
+from headway.core.naming import did_you_mean
 from headway.systems.calls.truth.settings import TableSettings
 
 MOMENTS = frozenset({"due_at", "since", "finished_at"})
@@ -153,8 +153,7 @@ def _column(table: Table, field: str, name: str) -> Column[Any]:
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"there is {', '.join(sorted(known)) or 'none'}"
+    return did_you_mean(name, known, f"there is {', '.join(sorted(known)) or 'none'}")
 
 
 def _check_status(settings: TableSettings, kind: object, word: str, value: object) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import cast
 
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
+from headway.core.naming import did_you_mean
 from headway.systems.calls.truth.chosen import Chosen, Mode
 
 NEEDED = ("id", "phone", "status", "due_at", "ref", "number", "since")
@@ -180,9 +180,8 @@ def check_percent(percent: object) -> float:
 def _known(where: str, written: Mapping[str, object], options: tuple[str, ...]) -> None:
     for name in written:
         if name not in options:
-            near = get_close_matches(name, options, n=1)
             message = f"{where} has no option {name!r}"
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(options)}"
+            hint = did_you_mean(name, options, f"it has {', '.join(options)}")
             raise InvalidValue(message, hint=hint)
 
 
