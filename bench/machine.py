@@ -27,3 +27,15 @@ def _file_system(folder: Path) -> str:
         if str(folder.resolve()).startswith(place) and len(place) >= len(best):
             best, kind = place, name
     return kind
+
+
+def scheduled(pid: int) -> tuple[float, float]:
+    """Seconds for which the threads of a process ran, and for which they waited for a core.
+
+    Source: Documentation/scheduler/sched-stats.rst of Linux.
+    """
+    ran = waited = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        one, other, _ = (task / "schedstat").read_text().split()
+        ran, waited = ran + int(one), waited + int(other)
+    return ran / 1e9, waited / 1e9

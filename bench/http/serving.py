@@ -20,6 +20,13 @@ NOTHING = "FastAPI, a route that does nothing"
 @contextmanager
 def engine(store: str) -> Generator[int]:
     """`headway serve` on a store, without tokens, as a user starts it; its port."""
+    with engine_process(store) as (port, _):
+        yield port
+
+
+@contextmanager
+def engine_process(store: str) -> Generator[tuple[int, int]]:
+    """The same; its port and the id of its process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", "serve", "--port=0", f"--store={store}"],
         stderr=subprocess.PIPE,
@@ -27,7 +34,7 @@ def engine(store: str) -> Generator[int]:
         text=True,
     )
     try:
-        yield _port(process)
+        yield _port(process), process.pid
     finally:
         process.terminate()
         process.communicate()

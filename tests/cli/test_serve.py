@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import os
 import resource
@@ -16,6 +18,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headway.app import App
+from headway.cli.http_serving import HttpServing
+from headway.cli.server_address import AddressOptions
+from headway.cli.settings import load_settings
 from tests.cli.conftest import Headway
 from tests.cli.test_worker import until
 from tests.servers.certificates import self_signed
@@ -170,3 +176,17 @@ def test_the_options_of_a_worker_are_refused_where_no_worker_runs(headway: Headw
     ran = headway("serve", "--lanes", "mail", "--port", "0")
     assert ran.code == 2
     assert "--work" in ran.err
+
+
+async def test_what_a_server_has_imported_is_not_walked_by_its_collections_of_garbage():
+    assert gc.get_freeze_count() == 0
+    serving = HttpServing(
+        app=App("memory://"), address=AddressOptions(port=0), settings=load_settings()
+    )
+    async with serving.app as app, serving._ready(app.store) as listener:
+        running = asyncio.create_task(listener.run())
+        await listener.answers()
+        assert len(gc.get_objects()) < gc.get_freeze_count()
+        listener.stop()
+        await running
+    assert gc.get_freeze_count() == 0

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 
 import headway as hw
+from headway.runtime import arguments
 
 
 @dataclass
@@ -53,7 +54,7 @@ def test_missing_and_unknown_arguments_are_named(app: hw.App) -> None:
 
     assert refused(app, call) == "call: the argument 'phone' is missing (it takes phone, tries)"
     assert refused(app, call, phone="1", trys=2) == (
-        "call: there is no argument 'trys' (did you mean 'tries'?)"
+        "call: there is no argument 'trys' (did you mean tries?)"
     )
 
 
@@ -176,3 +177,26 @@ def test_mutable_defaults_are_not_shared(app: hw.App) -> None:
     values = work._arguments.values(b"{}")
     values["tags"].append("x")
     assert work._arguments.values(b"{}") == {"tags": []}
+
+
+def test_plain_values_within_arguments_are_not_looked_at_one_by_one(
+    app: hw.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.job()
+    async def count(job: hw.Job, values: Any) -> None: ...
+
+    looks: list[object] = []
+    for name in ("_holds_naive", "_holds_nan"):
+        look = getattr(arguments, name)
+
+        def noted(value: object, look: Any = look) -> bool:
+            looks.append(value)
+            return look(value)
+
+        monkeypatch.setattr(arguments, name, noted)
+    count.make(values=[{"a": 1, "b": None, "c": "x"}, *[None] * 1_000, *range(1_000)])
+    # The list and the object in it, for each of two checks.
+    assert len(looks) <= 4
+    text = refused(app, count, values=[*range(1_000), {"a": [datetime(2026, 1, 1)]}])  # noqa: DTZ001
+    assert "datetime without an offset" in text
+    assert "NaN" in refused(app, count, values=[*range(1_000), {"a": [float("nan")]}])

@@ -18,8 +18,10 @@ from headway.contract.tokens import Role
 from headway.core.errors import InvalidValue, PayloadTooLarge
 from headway.runtime.timing import REAL
 from headway.server import service as services
+from headway.server import strict_json
 from headway.server.access.caller import ANYBODY
 from headway.server.access.policy import public
+from headway.server.bodies import body as body_models
 from headway.server.bodies.body import SLICE, Body
 from headway.server.bodies.job import JobBody, OneOrMany
 from headway.server.for_callers.making import make_jobs
@@ -27,6 +29,7 @@ from headway.server.listening import connection
 from headway.server.listening.connection import MOST_HEAD
 from headway.server.routes.router import router
 from headway.server.strict_json import INLINE, MOST_LISTED, MOST_VALUES, read_json
+from headway.server.turns import give_turn, in_steps
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
@@ -405,6 +408,96 @@ async def test_a_large_body_is_validated_once_and_off_the_loop_and_a_small_one_i
     assert here not in _threads[1:]
 
 
+ITEM = b'{"kind":"noop","args":{"a":"' + b"x" * 400 + b'"}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "steps"),
+    [
+        # Counted in slices, then decoded, validated and encoded whole.
+        (b'{"kind":"noop","args":{"a":"' + b"x" * (40 * INLINE) + b'"}}', 40),
+        (b'{"kind":"noop","args":{"a":"' + b'\\\\\\"' * (10 * INLINE) + b'"}}', 40),
+        # Counted in slices, decoded in slices, and validated so many items at a time.
+        (b"[" + b",".join([ITEM] * 8_000) + b"]", 2 * 8_000 * 400 // INLINE - 8 + 8_000 // SLICE),
+    ],
+    ids=["text", "escapes", "items"],
+)
+def test_a_large_body_is_read_in_steps_of_bounded_size(
+    body: bytes, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[None] = []
+    for module in (strict_json, body_models):
+        monkeypatch.setattr(module, "give_turn", lambda: turns.append(None))
+    read = TypeAdapter(OneOrMany).validate_python(read_json(body))
+    assert len(read) == 8_000 if isinstance(read, list) else read.kind == "noop"
+    assert steps <= len(turns) <= 2 * steps + 2
+
+
+async def test_the_loop_runs_between_two_steps_of_a_body() -> None:
+    loop, order = asyncio.get_running_loop(), list[str]()
+
+    def work() -> str:
+        for _ in range(100):
+            order.append("step")
+            # What has arrived is read in one round, and answered in the next.
+            loop.call_soon_threadsafe(loop.call_soon, order.append, "others")
+            give_turn()
+        return "read"
+
+    assert await in_steps(work) == "read"
+    assert order == ["step", "others"] * 100
+
+
+async def test_a_body_whose_client_has_gone_is_read_no_further() -> None:
+    begun, ended = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def work() -> None:
+        loop.call_soon_threadsafe(begun.set)
+        try:
+            while True:
+                give_turn()
+        finally:
+            ended.set()
+
+    reading = asyncio.create_task(in_steps(work))
+    await begun.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert await asyncio.to_thread(ended.wait, LIMIT_S)
+
+
+@pytest.mark.parametrize("more", ["", "; charset=utf-8"])
+async def test_a_large_list_is_answered_before_another_large_body_is_read(
+    rig: Rig, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large, held = rig.service.large_body, list[bool]()
+    enqueue = rig.store.enqueue
+
+    async def noted(jobs: Any) -> Any:
+        held.append(large.locked())
+        return await enqueue(jobs)
+
+    monkeypatch.setattr(rig.store, "enqueue", noted)
+    headers = {
+        "Authorization": f"Bearer {rig.tokens[Role.PRODUCER]}",
+        "Content-Type": f"application/json{more}",
+    }
+    one = b'{"kind":"noop","args":{"a":"' + b"x" * INLINE + b'"}}'
+    wrong = b'{"kind":"","args":{"a":"' + b"x" * INLINE + b'"}}'
+    for body, status, was_held in [
+        (b"[" + one + b"]", 200, [True]),
+        (one, 201, [False]),
+        (b"[" + one + b"," + wrong + b"]", 422, []),
+        (b"[" + one, 400, []),
+    ]:
+        held.clear()
+        reply = await rig.http.post("/v1/jobs", content=body, headers=headers)
+        assert (reply.status_code, held) == (status, was_held), reply.text
+        assert not large.locked()
+
+
 @pytest.mark.parametrize("place", [0, SLICE - 1, SLICE, 2 * SLICE + 1])
 async def test_a_fault_in_a_long_list_has_its_place(rig: Rig, place: int) -> None:
     jobs: list[dict[str, Any]] = [{"kind": "noop"} for _ in range(3 * SLICE)]
@@ -429,3 +522,21 @@ async def test_making_many_jobs_gives_others_a_turn(rig: Rig) -> None:
     await make_jobs(rig.service, ANYBODY, bodies)
     counting.cancel()
     assert turns >= 1_000 // services.A_TURN - 1
+
+
+async def test_making_few_large_jobs_gives_others_a_turn(rig: Rig) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await REAL.pause(0)
+            turns += 1
+
+    large = {"kind": "noop", "args": {"a": "x" * services.A_TURN_BYTES}}
+    bodies = TypeAdapter(OneOrMany).validate_python([large] * 50)
+    assert isinstance(bodies, list)
+    counting = asyncio.create_task(count())
+    await make_jobs(rig.service, ANYBODY, bodies)
+    counting.cancel()
+    assert turns >= 50 - 1

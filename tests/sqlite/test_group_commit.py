@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from headway.core.errors import IdConflict, UnknownGate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.stores.ledger.gaterows import TemplateRow
-from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlite import SqliteStore, writer
 from headway.stores.sqlite.calls import Call
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.numbers import WAKES
@@ -209,3 +209,54 @@ async def test_beat_that_comes_while_a_group_is_committed_waits_for_that_group_a
 
     await gathered(store, path, *(store._write(Call(plain)) for _ in range(4 * GROUP_CALLS)))
     assert order.index("beat") <= GROUP_CALLS
+
+
+def bulk_call(verb: Callable[[SqliteLedger], None], *, first: int) -> Call[None]:
+    return Call(verb, jobs=jobs(first, 1_000))
+
+
+@pytest.fixture
+def one_call_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if each call took longer than the time of a group."""
+    monkeypatch.setattr(writer, "GROUP_SECONDS", -1.0)
+
+
+@pytest.mark.usefixtures("one_call_a_group")
+async def test_call_that_comes_while_bulk_is_stored_waits_for_one_group_of_it(
+    store: SqliteStore, path: Path
+) -> None:
+    order: list[str] = []
+
+    def bulk(_: SqliteLedger) -> None:
+        if not order:
+            store._writer.desk.submit(Call(lambda _: order.append("claim")))
+        order.append("bulk")
+
+    calls = (store._write(bulk_call(bulk, first=n * 1_000)) for n in range(4))
+    await gathered(store, path, *calls)
+    assert order == ["bulk", "claim", "bulk", "bulk", "bulk"]
+
+
+@pytest.mark.usefixtures("one_call_a_group")
+async def test_bulk_is_stored_however_many_calls_there_are(store: SqliteStore, path: Path) -> None:
+    order: list[str] = []
+
+    def plain(_: SqliteLedger) -> None:
+        order.append("claim")
+        if order.count("bulk") < 3:
+            store._writer.desk.submit(Call(plain))
+
+    calls = (
+        store._write(bulk_call(lambda _: order.append("bulk"), first=n * 1_000)) for n in range(3)
+    )
+    await gathered(store, path, store._write(Call(plain)), *calls)
+    assert order[:6] == ["claim", "bulk"] * 3
+
+
+@pytest.mark.parametrize(
+    ("many", "size", "bulk"), [(1, 10, False), (17, 10, True), (1, 70_000, True), (7, 9_000, False)]
+)
+def test_bulk_is_many_jobs_or_much_to_write(many: int, size: int, bulk: bool) -> None:
+    args = b'{"a":"' + b"x" * (size - 8) + b'"}'
+    call: Call[None] = Call(lambda _: None, jobs=[job(n, args=args) for n in range(many)])
+    assert call.bulk is bulk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -87,7 +88,13 @@ class HttpServing:
         server = build(service, self.systems.each)
         listener = Listener(server, address, on_stop=service.begin_stop)
         async with alive(service, self.systems.each):
-            yield listener
+            # What was imported and declared stays: no full collection needs to walk through it.
+            gc.collect()
+            gc.freeze()
+            try:
+                yield listener
+            finally:
+                gc.unfreeze()
 
     async def _listen(self, listener: Listener) -> None:
         telling = asyncio.create_task(self._tell(listener))

@@ -62,6 +62,8 @@ class QuickWay:
             if told is None:
                 raise
             response = told
+        finally:
+            request.done()
         await response(scope, receive, send)
 
 

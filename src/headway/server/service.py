@@ -25,6 +25,8 @@ from headway.server.readiness import Readiness
 
 A_TURN = 100
 """Items of a long list that are worked on before others get a turn."""
+A_TURN_BYTES = 65_536
+"""Bytes of the same."""
 
 Item = TypeVar("Item")
 
@@ -47,7 +49,8 @@ class Service:
         feed: of those who watch what changes.
         scrapes: reads the metrics; systems add theirs.
         alerts: to which systems add their rules.
-        large_body: held while a large body is decoded and validated, so that only one is.
+        large_body: held while a large body is decoded and validated, so that only one is; of a
+            list, until its request is answered.
         readiness: whether the server can do its work.
         stopping: set when the server begins to stop; whoever waits for long must end then.
         desks: what the routes of each ready-made system work with, by its name; put there when

@@ -2,8 +2,8 @@
 
 Every value of a body costs far more as an object of Python than as a few bytes of text, and a call
 that decodes or validates holds the interpreter until it ends. So the text is counted first, in
-operations that make no object of a value, and a large body is decoded and validated in a thread,
-in slices, one body at a time.
+operations that make no object of a value, and a large body is counted, decoded and validated in a
+thread, in slices, one body at a time; between slices others are served.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from itertools import accumulate
-from typing import Any, NoReturn, cast, get_type_hints
+from itertools import accumulate, compress
+from typing import Any, NamedTuple, NoReturn, cast, get_type_hints
 
 import msgspec
 from fastapi import Request, Response
@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope
 from headway.core.errors import InvalidValue, PayloadTooLarge
 from headway.server.access.policy import policy_of
 from headway.server.replies.error_members import add_members
+from headway.server.turns import give_turn, in_steps
 
 MAX_DEPTH = 100
 """Objects and lists within each other. Whoever decodes a job later may have less stack left, or
@@ -35,12 +36,15 @@ MOST_LISTED = 1_000_000
 MOST_ITEMS = 10_000
 """Items of a body that is a list."""
 INLINE = 65_536
-"""Bytes of a body that is decoded and validated at once, in the event loop."""
+"""Bytes of a body that is decoded and validated at once, in the event loop; of a larger one, those
+that are counted in one step, and those of its items that are decoded in one."""
 
-_BRACKETS = b"[]{}"
-_NO_BRACKETS = bytes(set(range(256)) - set(_BRACKETS))
-_STEPS = bytes.maketrans(_BRACKETS, bytes((1, 255, 1, 255)))
 _SHAPING = (b",", b":", b"[", b"{")
+# Of each bracket and comma, by how much the depth grows.
+_NO_STEP = bytes(set(range(256)) - set(b"[]{},"))
+_STEPS = bytes.maketrans(b"[]{},", bytes((1, 255, 1, 255, 0)))
+_IS_COMMA = bytes((1, *[0] * 255))
+_NESTED = frozenset((dict, list))
 
 _decode = msgspec.json.Decoder().decode
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -62,14 +66,21 @@ def read_json(body: bytes) -> object:
     """
     if len(body) <= INLINE or not body.lstrip(b" \t\r\n").startswith(b"["):
         return _one_value(body)
-    if _values_at_most(body) > MOST_LISTED and _values(_structure(body, MOST_LISTED)) > MOST_LISTED:
-        _refuse_size(MOST_LISTED)
-    items = _decoded(_split, body)
-    if len(items) > MOST_ITEMS:
-        message = f"body: it is a list of {len(items)} items"
+    items = _scanned(body, MOST_LISTED).items
+    if items > MOST_ITEMS:
+        message = f"body: it is a list of {items} items"
         raise InvalidValue(message, hint=f"send it in parts of at most {MOST_ITEMS}")
     # One by one, so that no call holds the interpreter for the whole list.
-    return [_one_value(bytes(one)) for one in items]
+    values: list[object] = []
+    size = 0
+    for one in _decoded(_split, body):
+        text = bytes(one)
+        values.append(_one_value(text))
+        size += len(text)
+        if size > INLINE:
+            size = 0
+            give_turn()
+    return values
 
 
 def decode_bounded(body: bytes) -> object:
@@ -79,22 +90,21 @@ def decode_bounded(body: bytes) -> object:
         InvalidValue: it is not JSON, or nested too deeply; answered as 400.
         PayloadTooLarge: it has too many values; nothing was decoded.
     """
-    is_large = _values_at_most(body) > MOST_VALUES
-    if is_large or body.count(b"[") + body.count(b"{") > MAX_DEPTH:
-        structure = _structure(body, MOST_VALUES)
-        if _values(structure) > MOST_VALUES:
-            _refuse_size(MOST_VALUES)
-        steps = structure.translate(_STEPS, _NO_BRACKETS)
-        if max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH:
-            message = f"it is nested more than {MAX_DEPTH} deep"
-            _refuse(message)
+    if (
+        len(body) > INLINE
+        or _values(body) > MOST_VALUES
+        or body.count(b"[") + body.count(b"{") > MAX_DEPTH
+    ):
+        _scanned(body, MOST_VALUES)
     return _decoded(_decode, body)
 
 
 def _one_value(body: bytes) -> object:
     value = decode_bounded(body)
+    if len(body) > INLINE:
+        give_turn()
     keys = _keys(value)
-    if body.count(b":") != keys and _structure(body, MOST_VALUES).count(b":") != keys:
+    if body.count(b":") != keys and _scanned(body, MOST_VALUES).colons != keys:
         json.loads(body, object_pairs_hook=_refuse_repeated_key)
     return value
 
@@ -115,46 +125,68 @@ def _refuse(message: str) -> NoReturn:
     raise error from None
 
 
-def _refuse_size(most: int) -> NoReturn:
-    message = f"the body has more than {most} values and keys"
-    raise PayloadTooLarge(message, hint="send it in parts")
+def _values(text: bytes) -> int:
+    """The number of values and keys, but for one, of JSON without its strings; else a bound."""
+    return sum(map(text.count, _SHAPING))
 
 
-def _values_at_most(body: bytes) -> int:
-    """An upper bound of the values and keys of a JSON text."""
-    return sum(map(body.count, _SHAPING))
+class _Shape(NamedTuple):
+    """What a JSON text has outside its strings."""
+
+    colons: int
+    items: int
 
 
-_values = _values_at_most
-"""The number of values and keys, but for one, of a text without its strings."""
+def _scanned(body: bytes, most: int) -> _Shape:
+    """Count what of a JSON text is outside its strings, in slices, up to the first too many.
 
-
-def _structure(body: bytes, most: int) -> bytes:
-    """What of a JSON text is outside its strings.
+    Returns:
+        The members of all objects in it; the items, if it is a list that is not empty.
 
     Raises:
-        PayloadTooLarge: it has more strings than values are allowed.
+        InvalidValue: it is nested too deeply.
+        PayloadTooLarge: it has more than so many values or strings.
     """
-    if b"\\" in body:
-        # In a string of JSON a backslash escapes the next character; nowhere else is there one.
-        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if body.count(b'"') > 2 * (most + 1):
-        _refuse_size(most)
-    return b"".join(body.split(b'"')[::2])
+    values = quotes = colons = commas = depth = start = 0
+    while start < len(body):
+        if start:
+            give_turn()
+        piece = body[start : start + INLINE]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            # In a string of JSON a backslash escapes the next character; nowhere else is there one.
+            piece = body[start : start + INLINE + 1]
+        start += len(piece)
+        if b"\\" in piece:
+            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = piece.split(b'"')
+        outside = b"".join(parts[quotes % 2 :: 2])
+        quotes += len(parts) - 1
+        values += _values(outside)
+        if values > most or quotes > 2 * (most + 1):
+            message = f"the body has more than {most} values and keys"
+            raise PayloadTooLarge(message, hint="send it in parts")
+        colons += outside.count(b":")
+        steps = outside.translate(_STEPS, _NO_STEP)
+        depths = list(accumulate(memoryview(steps).cast("b"), initial=depth))
+        if max(depths) > MAX_DEPTH:
+            _refuse(f"it is nested more than {MAX_DEPTH} deep")
+        depth = depths[-1]
+        commas += list(compress(depths[1:], steps.translate(_IS_COMMA))).count(1)
+    return _Shape(colons=colons, items=commas + 1)
 
 
 def _keys(value: object) -> int:
-    """The number of members of all objects within a value."""
+    """The number of members of all objects within a decoded value."""
     count, open_ = 0, [value]
     while open_:
         one = open_.pop()
         if isinstance(one, dict):
             held = cast("dict[str, object]", one)
             count += len(held)
-            open_ += [each for each in held.values() if isinstance(each, dict | list)]
+            open_ += [each for each in held.values() if type(each) in _NESTED]
         elif isinstance(one, list):
             items = cast("list[object]", one)
-            open_ += [each for each in items if isinstance(each, dict | list)]
+            open_ += [each for each in items if type(each) in _NESTED]
     return count
 
 
@@ -181,9 +213,13 @@ class StrictRequest(Request):
     ) -> None:
         super().__init__(scope, receive)
         self._adapter = adapter
+        self._large: asyncio.Lock | None = None
 
     async def json(self) -> Any:  # noqa: ANN401  (whatever the body says)
         """The body as JSON; if it is large, as its model has it already.
+
+        A list keeps other large bodies waiting until `done`: what was made of its items would
+        otherwise fill the memory, and each full collection of garbage would walk through it.
 
         Raises:
             InvalidValue: it is not strict JSON.
@@ -193,9 +229,23 @@ class StrictRequest(Request):
         body = await self.body()
         if len(body) <= INLINE:
             return read_json(body)
-        # Another body, or its decoding, would hold up everything else in the meantime.
-        async with self.app.state.service.large_body:
-            return await asyncio.to_thread(self._read, body)
+        large: asyncio.Lock = self.app.state.service.large_body
+        await large.acquire()
+        self._large = large
+        is_list = False
+        try:
+            value = await in_steps(lambda: self._read(body))
+            is_list = isinstance(value, list)
+            return value
+        finally:
+            if not is_list:
+                self.done()
+
+    def done(self) -> None:
+        """Let the next large body be read; nothing of this one is needed any more."""
+        if self._large is not None:
+            self._large.release()
+            self._large = None
 
     async def validated(self, adapter: TypeAdapter[Any]) -> Any:  # noqa: ANN401  (a model)
         """The body as a model has it.
@@ -248,7 +298,11 @@ class Strict(APIRoute):
             if policy is not None:
                 await policy.admit(request)
             _refuse_repeated(request, lists)
-            return await handle(StrictRequest(request.scope, request.receive, adapter))
+            strict = StrictRequest(request.scope, request.receive, adapter)
+            try:
+                return await handle(strict)
+            finally:
+                strict.done()
 
         return strictly
 

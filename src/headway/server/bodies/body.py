@@ -16,6 +16,8 @@ from pydantic import (
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
+from headway.server.turns import give_turn
+
 MOST_FIELDS = 64
 """Fields of one object; no body has as many."""
 
@@ -52,7 +54,7 @@ def few(most: int) -> BeforeValidator:
 def one_or_many(one: type[One], many: Any, most: int) -> WrapValidator:  # noqa: ANN401  (an annotation)
     """Validate one body, or a list of them in slices.
 
-    A call of the validator holds the interpreter until it ends; between slices other threads run.
+    A call of the validator holds the interpreter until it ends; between slices others are served.
     And a union would report the faults of both shapes at once.
 
     Args:
@@ -73,6 +75,7 @@ def one_or_many(one: type[One], many: Any, most: int) -> WrapValidator:  # noqa:
             except ValidationError:
                 # Once more behind those that are validated, so that the fault has its place.
                 return several.validate_python([*found, *given[len(found) :]])
+            give_turn()
         return found or several.validate_python(given)
 
     return WrapValidator(validate)

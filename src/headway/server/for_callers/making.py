@@ -29,7 +29,7 @@ from headway.server.access.permissions import Permission
 from headway.server.asking import check_repeat_key
 from headway.server.bodies.job import POLICY_FIELDS, JobBody
 from headway.server.for_callers.gate_uses import gate_uses, known_gates
-from headway.server.service import Service
+from headway.server.service import A_TURN_BYTES, Service
 
 _encode = msgspec.json.Encoder().encode
 _NO_ARGUMENT = RESERVED | {"self"}
@@ -71,8 +71,15 @@ async def make_jobs(
         or (str(uuid7()) if repeat_key is None else derived_id("http", caller.id, repeat_key, n))
         for n, body in enumerate(bodies)
     )
-    pairs = service.in_turns(zip(bodies, ids, strict=True))
-    return [maker.job(body, id) async for body, id in pairs]  # noqa: A001  (the field's name)
+    jobs: list[NewJob] = []
+    size = 0
+    async for body, id in service.in_turns(zip(bodies, ids, strict=True)):  # noqa: A001  (the field's name)
+        jobs.append(maker.job(body, id))
+        size += len(jobs[-1].args)
+        if size > A_TURN_BYTES:
+            size = 0
+            await service.timing.pause(0)
+    return jobs
 
 
 async def _now(service: Service, bodies: Sequence[JobBody]) -> int:

@@ -12,6 +12,8 @@ from headway.stores.sqlite.timing import monotonic
 
 BULK = 16
 """An enqueue of more jobs is bulk."""
+BULK_BYTES = 65_536
+"""An enqueue of more bytes of arguments is bulk, too."""
 
 
 class Call(CallBase[Answer]):
@@ -41,7 +43,9 @@ class Call(CallBase[Answer]):
         self.jobs = jobs
         self.takes_room = takes_room
         self.urgent = urgent
-        self.bulk = jobs is not None and len(jobs) > BULK
+        self.bulk = jobs is not None and (
+            len(jobs) > BULK or sum(len(job.args) for job in jobs) > BULK_BYTES
+        )
         self.asked_at = monotonic()
 
     def wait(self) -> None:

@@ -35,6 +35,7 @@ class Desk:
         self._calls: deque[AnyCall] = deque()
         self._bulk: deque[AnyCall] = deque()
         self._queues = (self._urgent, self._calls, self._bulk)
+        self._bulk_waited = False
         self._bell = threading.Lock()
         self._bell.acquire()
         self._idle = False
@@ -81,8 +82,10 @@ class Desk:
         if self._process != os.getpid():
             message = "the store was opened before this process was forked"
             raise StoreUnavailable(message, hint="open a store in each process")
-        queue = self._urgent if call.urgent else self._bulk if call.bulk else self._calls
-        queue.append(call)
+        self._queue_of(call).append(call)
+
+    def _queue_of(self, call: AnyCall) -> deque[AnyCall]:
+        return self._urgent if call.urgent else self._bulk if call.bulk else self._calls
 
     def _wake(self) -> None:
         if not self._started:
@@ -125,20 +128,26 @@ class Desk:
         return any(self._queues)
 
     def take(self, most: int) -> list[AnyCall]:
-        """Takes calls off the queues: urgent ones first, those that may take long last.
+        """Take calls off the queues: urgent ones first, and those that may take long by themselves.
+
+        Where both sorts wait they alternate: no call waits for more than one group of bulk.
 
         Args:
             most: of each sort.
         """
         taken: list[AnyCall] = []
         with self._taking:
-            for calls in self._queues:
+            others = self._urgent or self._calls
+            bulk = bool(self._bulk) and (self._bulk_waited or not others)
+            self._bulk_waited = bool(self._bulk) and not bulk
+            for calls in (self._bulk,) if bulk else (self._urgent, self._calls):
                 taken += [calls.popleft() for _ in range(min(len(calls), most))]
         return taken
 
     def put_back(self, left: list[AnyCall]) -> None:
-        """Put calls that were taken and not begun before all others but urgent ones."""
-        self._calls.extendleft(reversed(left))
+        """Put calls that were taken and not begun before all others of their sort."""
+        for call in reversed(left):
+            self._queue_of(call).appendleft(call)
 
     def give_up(self, before: float, error: StoreUnavailable) -> None:
         """Refuses calls that were not begun.

@@ -26,7 +26,7 @@ from headway.stores.sqlite.timing import CheckedClock, monotonic
 from headway.stores.sqlite.turnstile import Turnstile
 
 GROUP_CALLS = 256
-"""The most calls of one commit, and as many of bulk."""
+"""The most calls of one commit, and as many urgent ones; or of bulk."""
 GROUP_SECONDS = 0.015
 """When a step has held the file for so long, it ends, so that other processes get their turn."""
 
