@@ -12,7 +12,7 @@ import pytest
 
 from headway.contract.tokens import Role
 from tests.server.rig import Rig, serving
-from tests.servers.stores import ON_SERVERS, NewUrl
+from tests.servers.stores import DURABLE, NewUrl
 
 _DRAWN = random.Random(7)
 NAMES = (
@@ -177,13 +177,12 @@ async def both(url: str) -> AsyncGenerator[tuple[Rig, Rig]]:
         yield rig, reference
 
 
-@pytest.fixture(
-    params=["sqlite", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ON_SERVERS)]
-)
+@pytest.fixture(params=DURABLE)
 def url(request: pytest.FixtureRequest, new_url: NewUrl) -> str:
     return new_url(request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_every_name_means_the_same_on_every_store_and_no_other(url: str) -> None:
     async with both(url) as (rig, reference):
