@@ -31,30 +31,26 @@ def feed_gate(book: GateBook, gate: str) -> int:
         How many jobs were moved.
     """
     jobs = book.ledger.jobs
-    waiting: list[tuple[Head, int]] = []
-    after = -1
+    moved, after = 0, -1
     while flows := jobs.parked_flows(gate, after, FEED_FLOWS):
-        waiting += [(head, flow) for flow in flows for head in jobs.parked_heads(gate, flow, 1)]
+        moved += sum(feed_flow(book, gate, flow) for flow in flows)
         after = flows[-1]
-    # The first of all comes first: what it needs is reserved before others are fed.
-    waiting.sort(key=lambda one: one[0].order)
-    return sum(feed_flow(book, gate, flow, head) for head, flow in waiting)
+    return moved
 
 
-def feed_flow(book: GateBook, gate: str, flow: int, first: Head | None = None) -> int:
+def feed_flow(book: GateBook, gate: str, flow: int) -> int:
     """Moves the next parked heads of one flow into it, each with a ticket.
 
     Args:
         book: the step's gates.
         gate: where they are parked.
         flow: whose.
-        first: of the heads, if it has been read.
 
     Returns:
         How many were moved.
     """
     jobs = book.ledger.jobs
-    heads = [first] if first else jobs.parked_heads(gate, flow, 1)
+    heads = jobs.parked_heads(gate, flow, 1)
     if heads and _never_fits(book, heads[0], gate):
         heads = _set_aside(book, gate, flow)
     if not heads:

@@ -187,6 +187,23 @@ class ReserveGroup(ConformanceGroup):
         assert await worker.take(9, SIDE) == []
         assert await worker.take_ids(9) == [big.id]
 
+    async def test_job_that_is_parked_keeps_its_reservation_without_claims_of_its_lane(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LICENCE)
+        await rig.add_many(2, kind="held", gates=(use(LICENCE, 1),))
+        worker = rig.worker()
+        held = (await worker.ask(9, lease_ms=LONG_MS)).jobs
+        big = await rig.add(kind="big", priority=0, gates=(use(LICENCE, 3),))
+        assert await worker.take(9) == []
+        for _ in range(3):
+            rig.clock.advance(RESERVED_MS + 1)
+            await rig.add(kind="small", lane=SIDE, gates=(use(LICENCE, 1),))
+            assert await worker.take(9, SIDE) == []
+        await worker.settle(Succeeded(held[0].id, held[0].run))
+        assert await worker.take(9, SIDE) == []
+        assert await worker.take_ids(9) == [big.id]
+
     @pytest.mark.parametrize("why", ["never", "closed", "other"])
     async def test_nothing_is_kept_for_a_job_that_could_not_start_with_it(
         self, rig: Rig, why: str

@@ -14,26 +14,17 @@ local REFIT = 1000
 -- Feeds every flow that waits at a keyed gate, as far as the gate has room. Returns how many jobs
 -- were moved.
 function Feeding.feed_gate(book, gate)
-  local waiting, moved, after = {}, 0, -1
+  local moved, after = 0, -1
   while true do
     local flows = Jobs.parked_flows(gate, after, FEED_FLOWS)
     if #flows == 0 then
-      break
+      return moved
     end
     for _, flow in ipairs(flows) do
-      local head = Jobs.parked_heads(gate, flow, 1)[1]
-      waiting[#waiting + 1] = head and { head = head, flow = flow }
+      moved = moved + Feeding.feed_flow(book, gate, flow)
     end
     after = flows[#flows]
   end
-  -- The first of all comes first: what it needs is reserved before others are fed.
-  table.sort(waiting, function(a, b)
-    return Order.before(a.head.order, b.head.order)
-  end)
-  for _, one in ipairs(waiting) do
-    moved = moved + Feeding.feed_flow(book, gate, one.flow, one.head)
-  end
-  return moved
 end
 
 local function never_fits(book, head, gate)
@@ -110,9 +101,8 @@ local function keep_waiting(book, head, gate)
 end
 
 -- Moves the next parked heads of one flow into it, each with a ticket. Returns how many.
---   first: of the heads, if it has been read.
-function Feeding.feed_flow(book, gate, flow, first)
-  local heads = first and { first } or Jobs.parked_heads(gate, flow, 1)
+function Feeding.feed_flow(book, gate, flow)
+  local heads = Jobs.parked_heads(gate, flow, 1)
   if #heads > 0 and never_fits(book, heads[1], gate) then
     heads = set_aside(book, gate, flow)
   end
