@@ -38,6 +38,7 @@ from headway.systems.calls.bodies import LeadBody, NumberBody
 from headway.systems.calls.lead import Attempt, Lead, LeadStatus
 from headway.systems.calls.outcome import Outcome
 from headway.systems.calls.seen.families import FAMILIES as OF_CALLS
+from headway.systems.field_service.seen.families import FAMILIES as OF_FIELD_SERVICE
 from tests.docs import calls_tables, http_tables
 from tests.docs.docstrings import items, summary
 from tests.docs.pages import ROOT
@@ -189,6 +190,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings": settings,
     "metrics": metrics,
     "calls_metrics": lambda: metrics(OF_CALLS),
+    "field_service_metrics": lambda: metrics(OF_FIELD_SERVICE),
     "calls_routes": lambda: table(
         ("method", "path", "permission", "does"), http_tables.routes(calls_tables.routers())
     ),

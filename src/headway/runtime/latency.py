@@ -81,7 +81,7 @@ async def _latency(store: Store, lane: LaneView, now: int) -> LaneLatency:
         wait for job in page.rows if (wait := _first_wait(job, now - RECENT_MS)) is not None
     )
     target, head = lane.spec.target_ms, _head_ms(lane, now)
-    p95 = _percentile(waits, 95)
+    p95 = percentile(waits, 95)
     missing = False
     if target is not None and head is not None and head > target:
         oldest = await _waiting(store, lane)
@@ -93,7 +93,7 @@ async def _latency(store: Store, lane: LaneView, now: int) -> LaneLatency:
         lane=lane.name,
         target_ms=target,
         starts=len(waits),
-        p50_ms=_percentile(waits, 50),
+        p50_ms=percentile(waits, 50),
         p95_ms=p95,
         max_ms=waits[-1] if waits else None,
         head_ms=head,
@@ -114,8 +114,13 @@ def _head_ms(lane: LaneView, now: int) -> int | None:
     return None if lane.oldest_due_at is None else max(0, now - lane.oldest_due_at)
 
 
-def _percentile(waits: Sequence[int], percent: int) -> int | None:
-    """The nearest rank: the smallest wait that so many of a hundred do not exceed."""
+def percentile(waits: Sequence[int], percent: int) -> int | None:
+    """The nearest rank: the smallest that so many of a hundred do not exceed; None of nothing.
+
+    Args:
+        waits: in growing order.
+        percent: 1 to 100.
+    """
     return waits[-(-len(waits) * percent // 100) - 1] if waits else None
 
 

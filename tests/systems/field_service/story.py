@@ -11,6 +11,7 @@ from headway.contract.store import Store
 from headway.contract.views import AuditQuery, JobsQuery, JobView
 from headway.core.cascade import Answer
 from headway.core.state import FINAL, State
+from headway.systems.telephony.simulated.ledger import Ledger
 
 FOREVER = 2**62
 
@@ -135,3 +136,17 @@ def _alerted_once(story: Story, dispatchers: set[str]) -> None:
             assert len(mine) >= len(dispatchers), f"nobody was told of {offer.id}"
         elif offer.life == 1:
             assert mine == [], f"dispatchers were told of {offer.id}, which is {offer.state}"
+
+
+def calls_at_once(ledger: Ledger) -> list[str]:
+    """Whoever was called while a call to him went on."""
+    by_phone: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for call in ledger.calls.values():
+        span = (call.placed_at, FOREVER if call.ended_at is None else call.ended_at)
+        by_phone[call.plan.to].append(span)
+    return [
+        f"{phone}: {before} and {after}"
+        for phone, spans in by_phone.items()
+        for before, after in pairwise(sorted(spans))
+        if before[1] > after[0]
+    ]

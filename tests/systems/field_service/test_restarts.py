@@ -19,8 +19,9 @@ import pytest
 
 from headway.runtime.timing import REAL
 from headway.stores import open_store
+from headway.systems.telephony.simulated.world import World
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, LINE, a_field, phone_of
-from tests.systems.field_service.story import all_jobs, check_record
+from tests.systems.field_service.story import all_jobs, calls_at_once, check_record
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
 
 LIMIT_S = 40
@@ -40,6 +41,10 @@ offer_timeout = "1500ms"
 line_wait = "5s"
 lines = {{ "{line}" = 20 }}
 """
+
+
+async def nothing(*_: object) -> None:
+    """A provider that takes a word and does nothing."""
 
 
 def free_port() -> int:
@@ -155,10 +160,8 @@ async def test_killed_again_and_again_each_request_ends_once_and_nobody_is_calle
         assert len(set(ids)) == 8
         async with asyncio.timeout(100):
             for one in ids:
-                while True:
-                    told = await patiently(http, "GET", f"/service-requests/{one}")
-                    if told["status"] != "dispatching":
-                        break
+                path = f"/service-requests/{one}"
+                while (await patiently(http, "GET", path))["status"] == "dispatching":
                     await REAL.pause(0.1)
             for kind in ("offer_ended", "alert_dispatcher"):
                 while await states(http, kind) - {"succeeded", "dead"}:
@@ -172,7 +175,64 @@ async def test_killed_again_and_again_each_request_ends_once_and_nobody_is_calle
             assert len(await all_jobs(store, "offer")) == 8
         finally:
             await store.close()
-        assert carrier.world.ledger.twice() == {}
+        ledger = carrier.world.ledger
+        assert (ledger.twice(), calls_at_once(ledger)) == ({}, [])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("meanwhile", [True, False])
+async def test_an_offer_that_waits_for_the_end_of_a_call_is_made_once_though_the_server_is_killed(
+    tmp_path: Path, meanwhile: bool
+):
+    async with (
+        installed(tmp_path, speed=0.001) as (here, carrier),
+        httpx.AsyncClient(base_url=here.url, timeout=10) as http,
+    ):
+        carrier.person(phone_of("ada"), "silent")
+        ada = {"id": "ada", "name": "Ada", "phone": phone_of("ada"), "channel": "voice", **HERE}
+        await patiently(http, "POST", "/technicians", ada)
+        # Whoever hangs up is not obeyed: the call goes on after its offer.
+        carrier.world.hang_up = nothing  # type: ignore[method-assign]
+        form = {"customer": CUSTOMER, "position": HERE}
+        first = (await patiently(http, "POST", "/service-requests", form))["id"]
+        await carrier.until(lambda world: world.ledger.calls, "called")
+        second = (await patiently(http, "POST", "/service-requests", form))["id"]
+
+        async def waits() -> None:
+            """The first offer is over, and the second request waits for the end of its call."""
+            async with asyncio.timeout(LIMIT_S):
+                while True:
+                    told = await patiently(http, "GET", f"/service-requests/{first}")
+                    over = told["status"] == "pending"
+                    told = await patiently(http, "GET", f"/service-requests/{second}")
+                    assert (told["status"], told["asked"]) == ("dispatching", [])
+                    if over and "technician.call:ada" in told["why"]:
+                        return
+                    await REAL.pause(0.05)
+
+        await waits()
+        await here.kill()
+        (call,) = carrier.world.ledger.calls.values()
+        if meanwhile:
+            # Nobody hears that it has ended.
+            await World.hang_up(carrier.world, call.sid)
+            await here.start()
+        else:
+            await here.start()
+            await waits()
+            assert len(carrier.world.ledger.calls) == 1
+            await World.hang_up(carrier.world, call.sid)
+        await carrier.until(lambda world: len(world.ledger.calls) == 2, "called again")
+        async with asyncio.timeout(LIMIT_S):
+            while (await patiently(http, "GET", f"/service-requests/{second}"))["status"] != (
+                "pending"
+            ):
+                await REAL.pause(0.05)
+        told = await patiently(http, "GET", f"/service-requests/{second}")
+        assert [(one["technician"], one["said"]) for one in told["asked"]] == [("ada", "timeout")]
+        assert len(carrier.world.ledger.calls) == 2
+        assert calls_at_once(carrier.world.ledger) == []
 
 
 async def test_an_offer_outlives_the_server_its_worker_and_the_store(tmp_path: Path):

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from headway.systems.directory.database import Schema
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.names import NAME
+from headway.systems.field_service.seen.tally import SCHEMA, Tally
 from headway.systems.field_service.settings import read_settings
 from headway.systems.field_service.system import FieldService
 from headway.systems.parts import Parts
 
-SCHEMAS = (Schema(name=NAME, package=f"{__name__}.migrations"),)
+SCHEMAS = (Schema(name=NAME, package=f"{__name__}.migrations"), SCHEMA)
 """The tables that it needs in the directory."""
 
 
@@ -31,4 +32,6 @@ def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
     read = read_settings(settings, parts.exchange)
     for schema in SCHEMAS:
         parts.directory.needs(schema)
-    return FieldService(Desk(settings=read, parts=parts))
+    tally = Tally(parts.directory, parts.timing)
+    parts.also(tally)
+    return FieldService(Desk(settings=read, parts=parts, tally=tally))

@@ -11,6 +11,7 @@ from headway.contract.views import JobQuery, JobView
 from headway.core.errors import UnknownRecord
 from headway.core.state import State
 from headway.runtime.encoding import encode
+from headway.systems.field_service.seen.tally import OfferEnd, Tally
 from headway.systems.field_service.standing import acceptor, run_of
 
 
@@ -42,13 +43,14 @@ class Answered:
     request: JobView
 
 
-async def answer(
-    store: Store, *, ref: str, technician: str, accepts: bool, event: str, by: str
+async def answer(  # noqa: PLR0913  (what an answer is)
+    store: Store, tally: Tally, *, ref: str, technician: str, accepts: bool, event: str, by: str
 ) -> Answered:
     """Tells the engine what a technician says, and reads what that came to.
 
     Args:
         store: where the jobs are.
+        tally: counts how offers end.
         ref: of the offer's run.
         technician: who answers.
         accepts: whether he takes it.
@@ -72,6 +74,8 @@ async def answer(
             body=encode("body", {"by": by}) if accepts else None,
         )
     )
+    if reply.answer is Heard.APPLIED:
+        tally.ended(OfferEnd.ACCEPTED if accepts else OfferEnd.DECLINED)
     id_, run = run_of(ref)
     request = await store.read(JobQuery(id=id_))
     if request is None:

@@ -15,6 +15,7 @@ from headway.server.routes.router import TheService
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.live.feed import LiveFeed
 from headway.systems.field_service.names import NAME
+from headway.systems.field_service.seen.tally import Tally
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.parts import Parts
 from headway.systems.telephony.exchange import Exchange
@@ -27,12 +28,14 @@ class Desk:
     Attributes:
         settings: of the file.
         parts: shared with other systems.
+        tally: counts how offers end.
         declared: the app that has this system's kinds; None before it was told of them.
         feed: of those who watch the live page; None where no server runs.
     """
 
     settings: FieldSettings
     parts: Parts
+    tally: Tally
     declared: App | None = None
     feed: LiveFeed | None = None
 

@@ -13,9 +13,11 @@ from headway.core.state import FINAL, QUEUED, State
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.intake import candidates_for
 from headway.systems.field_service.kinds.ended import REASSIGNED
+from headway.systems.field_service.names import CALL_TO, OFFER
 from headway.systems.field_service.passing_over import lock_state
 from headway.systems.field_service.request import Assigned, args_of, read_request
-from headway.systems.field_service.standing import Status, acceptor, ref_of, status_of
+from headway.systems.field_service.seen.tally import OfferEnd
+from headway.systems.field_service.standing import Status, acceptor, is_open, ref_of, status_of
 
 _TRIES = 5
 """How often a move is made anew, because the request moved on meanwhile."""
@@ -76,8 +78,10 @@ class Dispatcher:
         Raises:
             InvalidState: it is completed.
         """
+        offered = is_open(job)
         for _ in range(_TRIES):
             if job.state is State.CANCELLED:
+                self._count_if(offered, job)
                 return job
             if job.state is State.SUCCEEDED:
                 message = "the request is completed"
@@ -115,6 +119,7 @@ class Dispatcher:
         await self._check_free(job, technician, wait=wait)
         reason = f"{REASSIGNED}{technician} by {by}"
         had = ""
+        offered = is_open(job)
         for _ in range(_TRIES):
             if status_of(job) is Status.COMPLETED:
                 message = "the request is completed"
@@ -128,9 +133,12 @@ class Dispatcher:
                 had = acceptor(job) or had
             assigned = Assigned(to=technician, by=by, had=had)
             request = replace(read_request(job.args), assigned=assigned)
-            edit = Edit(args=args_of(request), candidates=(technician,))
+            # He is not called: it does not matter whether he is on the telephone.
+            lock = tuple(gate for gate in job.gates if gate.template != CALL_TO)
+            edit = Edit(args=args_of(request), candidates=(technician,), gates=lock)
             verb = Verb.EDIT if job.state in QUEUED else Verb.RETRY
             if await self._act(job, verb, reason, edit):
+                self._count_if(offered, job)
                 return await self.read(job.id)
             job = await self.read(job.id)
         message = "the request moves on faster than it can be assigned"
@@ -148,11 +156,18 @@ class Dispatcher:
             raise InvalidState(message, hint="only a pending or cancelled one is dispatched again")
         request = replace(read_request(job.args), assigned=None)
         candidates = await candidates_for(self.desk, request)
-        edit = Edit(args=args_of(request), candidates=tuple(candidates))
+        args = args_of(request)
+        gates = self.desk.kind(OFFER).uses(job.stage, job.lane, job.tenant, args)
+        edit = Edit(args=args, candidates=tuple(candidates), gates=gates)
         if not await self._act(job, Verb.RETRY, "dispatched again", edit):
             message = "the request is dispatched already"
             raise InvalidState(message, hint="somebody else was quicker")
         return await self.read(job.id)
+
+    def _count_if(self, offered: bool, job: JobView) -> None:
+        """Counts an offer that stood, and that nobody had answered when it was withdrawn."""
+        if offered and not acceptor(job):
+            self.desk.tally.ended(OfferEnd.WITHDRAWN)
 
     async def _check_free(self, job: JobView, technician: str, *, wait: bool) -> None:
         gate = await lock_state(self.desk.app.store, technician)

@@ -8,7 +8,7 @@ from headway.contract.views import JobQuery
 from headway.runtime.encoding import encode
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.kinds.alert import CHOOSE
-from headway.systems.field_service.kinds.ring import Ring
+from headway.systems.field_service.kinds.asking import ASK_EACH_S, longest_ms
 from headway.systems.field_service.names import ALERT
 from headway.systems.field_service.standing import run_of
 from headway.systems.telephony.voice import CallEvent, CallStatus
@@ -32,7 +32,9 @@ async def hear_call(store: Store, desk: Desk, event: CallEvent) -> None:
     known_as = f"{event.provider}:{event.call_id}"
     body = encode("body", {"status": str(event.status), "call_id": event.call_id})
     if not event.status.ended:
-        extend_ms = Ring(desk).longest_ms
+        alert = await _is_alert(store, event.ref)
+        # Of a technician's call the provider is asked, once it is silent for so long.
+        extend_ms = longest_ms(desk.settings) if alert else ASK_EACH_S * 1000
         await store.signal(
             Signal(
                 key=key,

@@ -26,8 +26,15 @@ LINES = "field.lines"
 
 TECHNICIAN = "technician:{candidate}"
 """The lock of whoever is asked, or has the request."""
+CALL_TO = "technician.call:{candidate}"
+"""The call to a technician: held by whoever is about to ask him, then until it has ended."""
 
 
 def lock_of(technician: str) -> str:
     """The gate of one technician."""
     return f"technician:{technician}"
+
+
+def call_to(technician: str) -> str:
+    """The gate of calls to one technician."""
+    return f"technician.call:{technician}"

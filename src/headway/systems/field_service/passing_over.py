@@ -1,18 +1,19 @@
 """Passing over: when all who are left are busy, nobody waits for those who have another job.
 
-Somebody with an open offer is free again within minutes, and is waited for. Somebody who has
-accepted another request may be busy for hours.
+Somebody with an open offer, or on the telephone about one, is free again within minutes, and is
+waited for. Somebody who has accepted another request may be busy for hours.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 
 from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView
 from headway.core.state import QUEUED, State
-from headway.systems.field_service.names import NAME, OFFER, lock_of
+from headway.systems.field_service.names import NAME, OFFER, call_to, lock_of
 from headway.systems.field_service.request import read_request
 from headway.systems.field_service.standing import acceptor
 
@@ -38,8 +39,10 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
     if read_request(request.args).assigned is not None:
         # A dispatcher has named who gets it: he is waited for.
         return
-    gates = {one.name: one for one in await _gates(store, left)}
-    free = [name for name in left if _is_free(gates.get(lock_of(name)))]
+    gates = {one.name: one for one in await _gates(store, map(lock_of, left))}
+    calls = {one.name: one for one in await _gates(store, map(call_to, left))}
+    lets_in = {name: _is_free(gates.get(lock_of(name))) for name in left}
+    free = [name for name in left if lets_in[name] and _is_free(calls.get(call_to(name)))]
     if free:
         if request.state is State.PARKED:
             # It waits at another's lock, and is not told that this one is free again.
@@ -48,6 +51,9 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
         return
     holders: dict[str, str] = {}
     for name in left:
+        if lets_in[name]:
+            # He is on the telephone.
+            continue
         gate = gates[lock_of(name)]
         if not gate.holders:
             # An operator closed his gate: the request waits for him.
@@ -57,7 +63,7 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
         JobsQuery(ids=tuple(dict.fromkeys(holders.values())), limit=_MOST, kind=OFFER)
     )
     has = {one.id: acceptor(one) for one in held.rows}
-    assigned = [name for name in left if has.get(holders[name]) == name]
+    assigned = [name for name, holder in holders.items() if has.get(holder) == name]
     if not assigned:
         return
     rest = tuple(name for name in left if name not in assigned)
@@ -103,9 +109,9 @@ async def _edit(store: Store, request: JobView, left: tuple[str, ...], reason: s
 
 async def lock_state(store: Store, technician: str) -> GateState | None:
     """The lock of a technician as it stands; None if he never had an offer."""
-    return next(iter(await _gates(store, (technician,))), None)
+    return next(iter(await _gates(store, (lock_of(technician),))), None)
 
 
-async def _gates(store: Store, technicians: tuple[str, ...]) -> tuple[GateState, ...]:
-    names = tuple(map(lock_of, technicians))
+async def _gates(store: Store, gates: Iterable[str]) -> tuple[GateState, ...]:
+    names = tuple(gates)
     return (await store.read(GatesQuery(names=names, limit=min(_MOST, len(names))))).rows

@@ -60,11 +60,14 @@ class Said:
     declined: str | None = None
 
 
-async def reply_to_keys(store: Store, ref: str, pressed: Pressed, again_url: str) -> Said:
+async def reply_to_keys(
+    store: Store, desk: Desk, ref: str, pressed: Pressed, again_url: str
+) -> Said:
     """What is said to whoever pressed a key.
 
     Args:
         store: where the jobs are.
+        desk: of the system.
         ref: of the offer.
         pressed: the keys.
         again_url: where the next key is told.
@@ -85,6 +88,7 @@ async def reply_to_keys(store: Store, ref: str, pressed: Pressed, again_url: str
         return Said(script=Ask(text=f"{ASK_AGAIN} {KEYS}", answer_url=again_url))
     answered = await answer(
         store,
+        desk.tally,
         ref=ref,
         technician=said.candidate,
         accepts=pressed.digits in ACCEPT,
@@ -113,6 +117,7 @@ async def reply_to_text(store: Store, desk: Desk, inbound: Inbound) -> Reply:
         return Reply(text=NO_OFFER)
     answered = await answer(
         store,
+        desk.tally,
         ref=ref_of(job),
         technician=technician.id,
         accepts=word in ACCEPT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from headway.contract.operate import Verb
 from headway.contract.views import JobView, RunView
 from headway.core.state import State
 
@@ -58,6 +59,12 @@ def status_of(job: JobView) -> Status:
 def acceptor(job: JobView) -> str:
     """Who has accepted it; empty while nobody has."""
     return job.cascade.accepted if job.cascade is not None else ""
+
+
+def dispatched_at(job: JobView) -> int:
+    """When it came, or was dispatched again or assigned last; for a job with its trail."""
+    again = (one.at for one in job.trail if one.what.startswith(Verb.RETRY))
+    return max(again, default=job.created_at)
 
 
 def is_open(job: JobView) -> bool:

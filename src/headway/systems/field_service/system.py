@@ -22,6 +22,7 @@ from headway.systems.field_service.routes import (
     requests,
     settings,
 )
+from headway.systems.field_service.seen.source import FieldMetrics
 from headway.systems.field_service.technicians import routes as technicians
 from headway.systems.field_service.users import routes as users
 
@@ -62,6 +63,7 @@ class FieldService:
         declare(app, self.desk)
 
     async def start(self, service: Service) -> None:
-        """Lays out the desk that its routes work with."""
+        """Lays out the desk that its routes work with, and adds its metrics to the server's."""
+        service.scrapes.add(FieldMetrics(service.store, self.desk.tally))
         self.desk.feed = LiveFeed(service, self.desk.directory)
         service.desks[NAME] = self.desk

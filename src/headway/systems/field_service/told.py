@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.contract.operate import Verb
 from headway.contract.views import JobView
 from headway.core.cascade import Asked
 from headway.core.state import FINAL
@@ -14,6 +13,7 @@ from headway.systems.field_service.standing import (
     Status,
     acceptor,
     asked_now,
+    dispatched_at,
     last_run,
     status_of,
 )
@@ -145,7 +145,7 @@ def _open_offer(job: JobView, turn: str, now: int) -> OpenOffer | None:
 def _asked(job: JobView) -> tuple[AskedView, ...]:
     said = job.cascade.asked if job.cascade is not None else ()
     found = [_had_turn(job, one) for one in said]
-    began_at = max((one.at for one in job.trail if one.what == Verb.RETRY), default=0)
+    began_at = dispatched_at(job)
     found += [
         AskedView(
             technician=name,

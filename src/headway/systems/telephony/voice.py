@@ -190,6 +190,11 @@ class Voice(Protocol):
         """As settings and numbers name it, such as "twilio"."""
         ...
 
+    @property
+    def answers_ms(self) -> int:
+        """Within which a dial returns or raises."""
+        ...
+
     async def dial(self, order: CallOrder) -> Dialled:
         """Places a call; asked once, it is asked once: nothing here tries again.
 

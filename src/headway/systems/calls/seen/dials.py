@@ -30,11 +30,6 @@ class Dials:
     gate_wait_ms: Sequence[int]
 
 
-def percentile(sorted_ms: Sequence[int], percent: int) -> int | None:
-    """The nearest rank: the smallest that so many of a hundred do not exceed; None of nothing."""
-    return sorted_ms[-(-len(sorted_ms) * percent // 100) - 1] if sorted_ms else None
-
-
 async def look_at_dials(store: Store, now: int) -> Dials:
     """The calls of the last five minutes, of a bounded number of leads.
 

@@ -11,7 +11,8 @@ from headway.server.overview import Overview
 from headway.systems.calls.seen.backlog import LANE, Backlog, look_at_backlog
 from headway.systems.calls.seen.dials import Dials, look_at_dials
 from headway.systems.calls.seen.lines import LinePool, look_at_lines
-from headway.systems.calls.seen.tally import Event, Tally, Totals
+from headway.systems.calls.seen.tally import Event, Tally
+from headway.systems.directory.tally import Totals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

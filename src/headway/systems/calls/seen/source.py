@@ -7,15 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from prometheus_client.core import Metric
 
 from headway.contract.store import Store
+from headway.runtime.latency import percentile
 from headway.server.metrics.families import Family
 from headway.server.metrics.samples import Labels, Samples, one
 from headway.server.overview import Overview
 from headway.systems.calls.seen import families
 from headway.systems.calls.seen.backlog import look_at_backlog
-from headway.systems.calls.seen.dials import Dials, look_at_dials, percentile
+from headway.systems.calls.seen.dials import Dials, look_at_dials
 from headway.systems.calls.seen.lines import LinePool, look_at_lines, without_number
 from headway.systems.calls.seen.sight import lane_of, workers_of
-from headway.systems.calls.seen.tally import Event, Tally, Totals
+from headway.systems.calls.seen.tally import Event, Tally
+from headway.systems.directory.tally import Totals
 
 QUANTILES = (("0.5", 50), ("0.95", 95), ("0.99", 99))
 _BY_EVENT = {

@@ -10,6 +10,7 @@ from headway.core.errors import StoreUnavailable, UnknownRecord
 from headway.runtime.answers import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
 from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.kinds.asking import longest_ms
 from headway.systems.field_service.kinds.ring import Ring
 from headway.systems.field_service.kinds.text import Text
 from headway.systems.field_service.kinds.turn import AWAY_AGAIN
@@ -77,7 +78,8 @@ class Alert:
         if scheme != "call":
             return Next(CHOOSE)
         try:
-            await self._ring.dial(job, phone, Say(text=f"{text} I repeat. {text}"))
+            script = Say(text=f"{text} I repeat. {text}")
+            await self._ring.dial(job, phone, script, within_ms=longest_ms(self._desk.settings))
         except Dead as dead:
             raise Retry(dead.reason, after="1s", stage=CHOOSE) from dead
         except Retry as retry:

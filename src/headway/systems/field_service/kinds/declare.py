@@ -8,6 +8,7 @@ from headway.core.retry import Backoff
 from headway.runtime.app import App
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.kinds.alert import CALL, CHOOSE, Alert
+from headway.systems.field_service.kinds.asking import ASK_WITHIN
 from headway.systems.field_service.kinds.ended import Ended
 from headway.systems.field_service.kinds.look_over import LookOver
 from headway.systems.field_service.kinds.ring import Ring
@@ -18,6 +19,7 @@ from headway.systems.field_service.kinds.turn import Turn
 from headway.systems.field_service.names import (
     AFTER,
     ALERT,
+    CALL_TO,
     LINES,
     LOOK_OVER,
     OFFER,
@@ -50,6 +52,7 @@ def declare(app: App, desk: Desk) -> None:
     """
     settings = desk.settings
     lines = Pool(LINES, {number: line.channels for number, line in settings.lines.items()})
+    call_to = Slots(CALL_TO, 1)
     for lane in (OFFERS, AFTER, RINGS):
         app.lane(lane, lease=LEASE)
     ring, text, alert = Ring(desk), Text(desk), Alert(desk)
@@ -60,7 +63,8 @@ def declare(app: App, desk: Desk) -> None:
     app.job(
         name=OFFER,
         lane=OFFERS,
-        gates=[Slots(TECHNICIAN, 1)],
+        # Its turn begins when no call to him goes on; from the hand-over on its own call has that.
+        gates=[Slots(TECHNICIAN, 1), call_to.take(hold="run")],
         cascade=True,
         retry=_STEADY,
         keep=settings.keep,
@@ -71,12 +75,13 @@ def declare(app: App, desk: Desk) -> None:
     app.job(
         name=RING,
         lane=RINGS,
-        gates=[lines],
+        gates=[lines, call_to],
         retry=_FEW,
         expires=f"{settings.line_wait_ms}ms",
         on_final=RING_ENDED,
-        on_final_states=("succeeded", "dead"),
+        on_final_states=("succeeded", "dead", "cancelled"),
         reconcile=ring.ask,
+        reconcile_within=ASK_WITHIN,
     )(ring.ring)
     app.job(
         name=TEXT,

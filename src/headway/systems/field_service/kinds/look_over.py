@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from headway.contract.views import JobQuery
+from headway.core.cascade import Answer
 from headway.runtime.answers import Snooze
 from headway.runtime.job import Job
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.hanging_up import hang_up_others
 from headway.systems.field_service.passing_over import look_at_those_who_wait, pass_over_assigned
+from headway.systems.field_service.seen.tally import OfferEnd
 from headway.systems.field_service.standing import is_open
 
 LAG_MS = 500
@@ -41,4 +43,10 @@ class LookOver:
         done = await hang_up_others(self._desk, view)
         await pass_over_assigned(self._desk.app.store, view)
         await look_at_those_who_wait(self._desk.app.store, view)
-        return None if done or me.run >= MOST_LOOKS else Snooze(after=AGAIN)
+        if not done and me.run < MOST_LOOKS:
+            return Snooze(after=AGAIN)
+        ended = next((one.outcome for one in view.runs if one.run == after_run), None)
+        if ended == Answer.TIMEOUT:
+            # Time alone ends such an offer: this look is what is made of it, once.
+            self._desk.tally.ended(OfferEnd.TIMEOUT)
+        return None

@@ -7,17 +7,15 @@ from datetime import timedelta
 from headway.contract.signals import Heard, Signal, SignalKind
 from headway.contract.views import JobQuery
 from headway.core.errors import ProviderRefused, ProviderUnsure
-from headway.runtime.answers import Dead, Ended, Retry, Running, Unknown
+from headway.runtime.answers import Dead, Retry
 from headway.runtime.awaited import Awaited
 from headway.runtime.job import Job
 from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.kinds.asking import ASK_EACH_S, BEGINS_S, ask
 from headway.systems.field_service.names import LINES
-from headway.systems.field_service.ring_args import call_of
 from headway.systems.field_service.standing import is_open, run_of
-from headway.systems.telephony.voice import Ask, CallOrder, NotFound, Say, Sought
+from headway.systems.telephony.voice import Ask, CallOrder, Say
 
-SPARE_S = 60
-"""Beyond the longest call: then the provider is asked."""
 REFUSED_AGAIN = "5s"
 PROVIDER = "provider"
 """What a refusal concerns that says nothing of the call."""
@@ -30,7 +28,9 @@ class Ring:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    async def ring(self, job: Job, to: str, text: str, offer: str, stands_ms: int) -> object:
+    async def ring(
+        self, job: Job, *, to: str, text: str, offer: str, stands_ms: int, candidate: str = ""
+    ) -> object:
         """Calls the technician, if the offer still stands now that there is a line.
 
         From here on the offer stands for its full time: what passed before was the wait for a
@@ -42,11 +42,13 @@ class Ring:
             text: what is said.
             offer: the reference of the offer's run.
             stands_ms: how long the offer stands from now on.
+            candidate: the technician's id; names the gate of calls to him.
 
         Raises:
             Retry: the provider takes no calls now.
             Dead: it will not place this one; there is no call.
         """
+        del candidate
         if not await self._stands(offer, stands_ms):
             return NOT_DIALLED
         line = self._desk.settings.lines[job.permits[LINES]]
@@ -54,11 +56,17 @@ class Ring:
             text=text,
             answer_url=self._desk.url(f"/hooks/{line.provider}/answer?ref={offer}"),
         )
-        await self.dial(job, to, script)
+        await self.dial(job, to, script, within_ms=ASK_EACH_S * 1000)
         return None
 
-    async def dial(self, job: Job, to: str, script: Ask | Say) -> None:
+    async def dial(self, job: Job, to: str, script: Ask | Say, *, within_ms: int) -> None:
         """Places one call on the line that the job holds; what happens then is told by webhooks.
+
+        Args:
+            job: holds the line.
+            to: who is called.
+            script: what is said.
+            within_ms: until when there must be a word of the provider.
 
         Raises:
             Retry: the provider takes no calls now.
@@ -67,7 +75,12 @@ class Ring:
         settings = self._desk.settings
         line = settings.lines[job.permits[LINES]]
         voice = self._desk.exchange.voice(line.provider)
-        await job.hand_over(timeout=timedelta(milliseconds=self.longest_ms))
+        timing, begun = self._desk.timing, self._desk.timing.monotonic()
+        await job.hand_over(timeout=timedelta(milliseconds=within_ms))
+        if timing.monotonic() - begun > BEGINS_S:
+            # `ask` takes a call that is not listed for one that was never placed.
+            reason = "the worker stood still before the call: none was placed"
+            raise Retry(reason, after=REFUSED_AGAIN)
         order = CallOrder(
             ref=job.ref,
             to=to,
@@ -90,12 +103,6 @@ class Ring:
             return
         await job.known_as(f"{line.provider}:{dialled.call_id}")
 
-    @property
-    def longest_ms(self) -> int:
-        """How long a call can take, and a little more."""
-        settings = self._desk.settings
-        return (settings.ring_s + settings.call_limit_s + SPARE_S) * 1000
-
     async def _stands(self, offer: str, stands_ms: int) -> bool:
         store = self._desk.app.store
         reply = await store.signal(
@@ -114,32 +121,8 @@ class Ring:
         return view is not None and view.run == run and is_open(view)
 
     async def ask(self, awaited: Awaited) -> object:
-        """Asks the provider what became of a call whose end nobody has told."""
-        line = self._desk.settings.lines.get(awaited.permits.get(LINES, ""))
-        if line is None or awaited.handed_at is None:
-            return Unknown()
-        view = await self._desk.app.store.read(JobQuery(id=awaited.id))
-        runs = view.runs if view is not None else ()
-        known = {one.run: call_of(one.keys) for one in runs}
-        mine = known.pop(awaited.run, None)
-        sought = Sought(
-            ref=awaited.ref,
-            to=str(awaited.args.get("to", "")),
-            from_=line.number,
-            since=int(awaited.handed_at.timestamp() * 1000),
-            call_id=mine[1] if mine else None,
-            others=[one[1] for one in known.values() if one],
-        )
-        try:
-            event = await self._desk.exchange.voice(line.provider).look_up(sought)
-        except ProviderUnsure:
-            return Running(extend=timedelta(seconds=SPARE_S))
-        if isinstance(event, NotFound):
-            return Unknown()
-        if not event.status.ended:
-            return Running(extend=timedelta(seconds=SPARE_S))
-        body = {"status": str(event.status), "call_id": event.call_id, "asked": True}
-        return Ended("succeeded", body=body, reason=str(event.status))
+        """See `asking.ask`."""
+        return await ask(self._desk, awaited)
 
 
 def _reason(refused: ProviderRefused) -> str:

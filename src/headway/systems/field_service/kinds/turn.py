@@ -166,6 +166,7 @@ class Turn:
                     text=offer_spoken(request, away_km),
                     offer=job.ref,
                     stands_ms=timeout_ms,
+                    candidate=technician.id,
                 )
             )
         job.then(*self._looks(job, stands_ms))

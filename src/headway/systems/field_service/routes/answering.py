@@ -111,6 +111,7 @@ async def _answer(
     word = "accept" if accepts else "decline"
     return await say(
         service.store,
+        desk.tally,
         ref=ref,
         technician=technician.id,
         accepts=accepts,

@@ -69,7 +69,7 @@ async def answer(
         message = "the webhook does not say which keys were pressed, or about which offer"
         raise InvalidValue(message)
     try:
-        said = await reply_to_keys(service.store, pressed.ref, pressed, came.url)
+        said = await reply_to_keys(service.store, desk, pressed.ref, pressed, came.url)
     except UnknownRecord:
         said = Said(script=Say(text="This offer is not known."))
     if said.declined is not None:

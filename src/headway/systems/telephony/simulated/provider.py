@@ -53,7 +53,7 @@ class Simulated:
 
     Attributes:
         world: in which its calls are.
-        answers_ms: see `Texts`.
+        answers_ms: see `Voice` and `Texts`.
     """
 
     name = "simulated"

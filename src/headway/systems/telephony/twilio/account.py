@@ -62,7 +62,7 @@ class Account:
     """See `Voice` and `Texts`.
 
     Attributes:
-        answers_ms: see `Texts`.
+        answers_ms: see `Voice` and `Texts`.
     """
 
     name = NAME

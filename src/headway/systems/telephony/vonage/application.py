@@ -53,7 +53,11 @@ T = TypeVar("T")
 
 
 class Application:
-    """See `Voice`."""
+    """See `Voice`.
+
+    Attributes:
+        answers_ms: see `Voice`.
+    """
 
     name = NAME
 
@@ -62,6 +66,7 @@ class Application:
         self._settings = settings
         self._auth = Auth(application_id=settings.application_id, private_key=settings.private_key)
         self._wire = Wire(self.name, read_refusal, timeout_ms=settings.timeout, timing=timing)
+        self.answers_ms = self._wire.answers_ms
         self._threads: CapacityLimiter | None = None
 
     async def dial(self, order: CallOrder) -> Dialled:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.core.duration import format_duration
+from headway.runtime.latency import percentile
 from headway.server.alerts.alert import Severity
 from headway.server.alerts.rule import Finding, Lasting
-from headway.systems.calls.seen.dials import percentile
 from headway.systems.calls.seen.sight import Sight
 
 FREE = 0.05

@@ -1,0 +1,146 @@
+"""The tally: how often things happened that no job tells, in all processes together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping
+
+from sqlalchemy import text
+
+from headway.core.errors import StoreError
+from headway.runtime.timing import Timing
+from headway.systems.directory.database import Directory
+
+OTHER = "other"
+MOST_LABELS = 200
+"""Labels of one event that a process tells apart; all others are one."""
+LONGEST_LABEL = 64
+LATER_S = 1.0
+"""So long after something happened it is written, with what happened meanwhile."""
+AGAIN_S = 10.0
+"""So long after a directory that was away is asked again."""
+
+_log = logging.getLogger("headway.directory")
+
+
+Totals = Mapping[tuple[str, str], int]
+"""How often, by event and label."""
+
+
+class Tally:
+    """How often things happened.
+
+    What happened in the second before a process is killed may be missing.
+    """
+
+    def __init__(self, directory: Directory, timing: Timing, table: str) -> None:
+        """Has counted nothing.
+
+        Args:
+            directory: where all processes add theirs up.
+            timing: for the pauses.
+            table: of the directory, with `event`, `label` and `times`; the first two are its key.
+        """
+        self._add = text(
+            f"INSERT INTO {table} (event, label, times) VALUES (:event, :label, :times) "  # noqa: S608  (a name of this program)
+            f"ON CONFLICT (event, label) DO UPDATE SET times = {table}.times + excluded.times"
+        )
+        self._read = text(f"SELECT event, label, times FROM {table}")  # noqa: S608  (as above)
+        self._directory = directory
+        self._timing = timing
+        self._pending: Counter[tuple[str, str]] = Counter()
+        self._labels: dict[str, set[str]] = {}
+        self._written: Totals | None = None
+        self._flushing: asyncio.Task[None] | None = None
+        self._alone = asyncio.Lock()
+
+    def happened(self, event: str, label: str = "", times: int = 1) -> None:
+        """Counts; waits for nothing, and never fails.
+
+        Args:
+            event: what happened.
+            label: what it happened to; may be empty.
+            times: how often, from 1.
+        """
+        self._pending[str(event), self._bounded(event, label)] += times
+        if self._flushing is not None and not self._flushing.done():
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # What runs in no loop is written with what happens next.
+            return
+        self._flushing = loop.create_task(self._flush_soon(), name="tally")
+
+    async def open(self) -> None:
+        """Nothing: the directory is opened by those who share it."""
+
+    async def flush(self) -> None:
+        """Writes what is pending.
+
+        Raises:
+            StoreUnavailable: the directory is away; all of it stays pending.
+        """
+        async with self._alone:
+            await self._flush()
+
+    async def totals(self) -> Totals:
+        """How often each happened, ever: as last read, if the directory is away.
+
+        Raises:
+            StoreError: the directory is away, and was never read.
+        """
+        async with self._alone:
+            try:
+                await self._flush()
+                async with self._directory.read() as session:
+                    rows = (await session.execute(self._read)).all()
+                self._written = {(event, label): times for event, label, times in rows}
+            except StoreError:
+                if self._written is None:
+                    raise
+            return Counter(self._written) + self._pending
+
+    async def close(self) -> None:
+        """Writes what is pending, if the directory is there."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.gather(self._flushing, return_exceptions=True)
+        try:
+            await self.flush()
+        except StoreError as error:
+            _log.warning("what was counted is given up: %s", error)
+
+    async def _flush(self) -> None:
+        if not self._pending:
+            return
+        # In one order, so that processes that write at once wait for each other in no circle.
+        taken = sorted(self._pending.items())
+        async with self._directory.change() as session:
+            for (event, label), times in taken:
+                await session.execute(self._add, {"event": event, "label": label, "times": times})
+        self._pending -= Counter(dict(taken))
+
+    async def _flush_soon(self) -> None:
+        pause, warned = LATER_S, False
+        while self._pending:
+            await self._timing.pause(pause)
+            try:
+                await self.flush()
+            except StoreError as error:
+                pause = AGAIN_S
+                if not warned:
+                    _log.warning("what was counted cannot be written: %s", error)
+                warned = True
+
+    def _bounded(self, event: str, label: str) -> str:
+        own = label[:LONGEST_LABEL]
+        labels = self._labels.setdefault(event, set())
+        if own in labels:
+            return own
+        if len(labels) >= MOST_LABELS:
+            return OTHER
+        labels.add(own)
+        return own

@@ -1,0 +1,1 @@
+"""What is seen of service requests from outside: counts and metrics."""

@@ -1,0 +1,268 @@
+"""Nobody is asked while he is on the telephone: the next offer waits for the end of the call."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.contract.views import StatsQuery
+from headway.core.errors import ProviderUnsure
+from headway.core.job import derived_id
+from headway.core.state import State
+from headway.runtime.answers import Ended, Running
+from headway.runtime.awaited import Awaited
+from headway.runtime.timing import Timing
+from headway.systems.field_service.kinds import asking, ring
+from headway.systems.field_service.kinds.asking import ask, certain_ms, given_up_ms
+from headway.systems.field_service.names import LINES
+from headway.systems.telephony.simulated.ledger import Ledger
+from headway.systems.telephony.simulated.world import World
+from headway.systems.telephony.voice import CallEvent, CallStatus, NotFound
+from tests.systems.field_service.field_rig import LINE, FieldRig, a_field, phone_of
+from tests.systems.field_service.story import calls_at_once
+
+SLOW = {"speed": 0.001}
+"""In such a world no call ends before a test says so."""
+
+
+async def nothing(*_: object) -> None:
+    """A provider that takes a word and does nothing."""
+
+
+def a_second(_: object) -> int:
+    """Instead of minutes, in ms."""
+    return 1_000
+
+
+async def on_the_telephone(field: FieldRig, name: str) -> World:
+    """Somebody declines a request by another way, and his call about it goes on all the same."""
+    world = field.carrier.world
+    world.hang_up = nothing  # type: ignore[method-assign]  (whoever hangs up is not obeyed)
+    sent = await field.ask()
+    await field.asks(sent["id"], name)
+    await field.carrier.until(lambda one: one.ledger.calls, "called")
+    assert (await field.say(sent["id"], "decline", name)).status_code == 200
+    return world
+
+
+async def end(world: World, name: str) -> None:
+    """The call of somebody ends."""
+    calls = world.ledger.calls.values()
+    (sid,) = [one.sid for one in calls if one.plan.to == phone_of(name) and one.ended_at is None]
+    await World.hang_up(world, sid)
+
+
+def calls_of(ledger: Ledger) -> list[str]:
+    return [one.plan.to for one in ledger.calls.values()]
+
+
+async def test_the_next_offer_waits_until_the_call_has_ended(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
+        await field.technician("ada", "silent")
+        world = await on_the_telephone(field, "ada")
+        second = await field.ask()
+        told = await field.until(second["id"], lambda told: "technician.call:ada" in told["why"])
+        assert (told["status"], told["offer"], told["asked"]) == ("dispatching", None, [])
+        assert len(calls_of(world.ledger)) == 1
+        await end(world, "ada")
+        await field.asks(second["id"], "ada")
+        await field.carrier.until(lambda one: len(one.ledger.calls) == 2, "called again")
+        assert calls_at_once(world.ledger) == []
+        assert (await field.rig.ask(None, "/v1/audit"))["differences"] == []
+
+
+async def test_whoever_is_on_the_telephone_is_asked_after_the_others(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
+        await field.technician("ada", "silent", km=1)
+        await field.technician("bob", "silent", km=2)
+        await field.change("bob", on_duty=False)
+        await on_the_telephone(field, "ada")
+        await field.change("bob", on_duty=True)
+        second = await field.ask()
+        assert (await field.asks(second["id"], "bob"))["left"] == ["ada"]
+
+
+async def test_a_request_that_waits_for_another_goes_to_whoever_hangs_up_first(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
+        await field.technician("ada", "silent", km=2)
+        await field.technician("bob", "silent", km=1)
+        await field.change("bob", on_duty=False)
+        world = await on_the_telephone(field, "ada")
+        await field.change("bob", on_duty=True)
+        second = await field.ask()
+        await field.asks(second["id"], "bob")
+        third = await field.ask()
+        await field.until(third["id"], lambda told: "technician:bob" in told["why"])
+        await end(world, "ada")
+        await field.asks(third["id"], "ada")
+        assert (await field.get(second["id"]))["offer"]["technician"] == "bob"
+
+
+async def test_who_has_another_request_is_passed_over_while_one_on_the_telephone_is_waited_for(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
+        await field.technician("ada", "silent", km=2)
+        await field.technician("bob", "silent", km=1)
+        await field.change("bob", on_duty=False)
+        world = await on_the_telephone(field, "ada")
+        await field.change("bob", on_duty=True)
+        second = await field.ask()
+        await field.asks(second["id"], "bob")
+        third = await field.ask()
+        await field.until(third["id"], lambda told: "technician:bob" in told["why"])
+        assert (await field.say(second["id"], "accept", "bob")).status_code == 200
+        told = await field.until(third["id"], lambda told: told["left"] == ["ada"])
+        assert [one["said"] for one in told["asked"]] == ["passed_over"]
+        await end(world, "ada")
+        await field.asks(third["id"], "ada")
+
+
+async def test_a_dispatcher_assigns_somebody_who_is_on_the_telephone(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
+        await field.technician("ada", "silent")
+        world = await on_the_telephone(field, "ada")
+        second = await field.ask()
+        reply = await field.move(second["id"], "assign", technician="ada", by="Dora")
+        assert reply.status_code == 200
+        told = await field.becomes(second["id"], "assigned")
+        assert told["technician"] == "ada"
+        assert len(calls_of(world.ledger)) == 1
+        # Offered again, it waits for the end of the call as any other.
+        await field.withdraw(second["id"])
+        reply = await field.move(second["id"], "redispatch")
+        assert reply.status_code == 200
+        await field.until(second["id"], lambda told: "technician.call:ada" in told["why"])
+
+
+async def test_a_lost_end_is_asked_for_and_the_next_offer_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ring, "ASK_EACH_S", 0.1)
+    async with a_field(tmp_path, offer_timeout="1h", carrier={"post_lost": 1.0}) as field:
+        await field.technician("ada", "silent")
+        first = await field.ask()
+        await field.asks(first["id"], "ada")
+        second = await field.ask()
+        assert (await field.say(first["id"], "decline", "ada")).status_code == 200
+        await field.asks(second["id"], "ada")
+        assert calls_at_once(field.carrier.world.ledger) == []
+
+
+async def test_nobody_is_kept_for_ever_by_a_call_whose_end_nobody_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ring, "ASK_EACH_S", 0.1)
+    monkeypatch.setattr(asking, "ASK_EACH_S", 0.1)
+    monkeypatch.setattr(asking, "given_up_ms", a_second)
+    slow: dict[str, Any] = {**SLOW, "post_lost": 1.0}
+    async with a_field(tmp_path, offer_timeout="1h", carrier=slow) as field:
+        await field.technician("ada", "silent")
+        await on_the_telephone(field, "ada")
+        second = await field.ask()
+        await field.asks(second["id"], "ada")
+        first = min(await field.jobs("ring"), key=lambda one: one.created_at)
+        assert (first.state, first.reason) == (State.DEAD, "deadline")
+        held = first.finished_at - (first.runs[0].handed_at or 0) if first.finished_at else 0
+        assert held >= 1_000
+
+
+LIMITS: dict[str, Any] = {"ring": "30s", "call_limit": "5m"}
+GIVEN_UP_S = 2 * (30 + 300 + 60)
+CERTAIN_S = 10 + 15 + 20
+
+
+@pytest.mark.parametrize(
+    ("said", "past_s", "answer", "extend_s"),
+    [
+        (CallStatus.IN_PROGRESS, 1, Running, 20),
+        (CallStatus.IN_PROGRESS, GIVEN_UP_S - 5, Running, 20),
+        (CallStatus.IN_PROGRESS, GIVEN_UP_S, Ended, None),
+        (CallStatus.COMPLETED, 1, Ended, None),
+        (NotFound.NO_CALL, 5, Running, CERTAIN_S - 5),
+        (NotFound.NO_CALL, CERTAIN_S, Ended, None),
+        (NotFound.UNCLEAR, 5, Running, CERTAIN_S - 5),
+        (NotFound.UNCLEAR, CERTAIN_S, Ended, None),
+        ("unsure", CERTAIN_S, Running, 20),
+        ("unsure", GIVEN_UP_S, Ended, None),
+        ("no line", CERTAIN_S, Running, 20),
+        ("no line", GIVEN_UP_S, Ended, None),
+    ],
+)
+async def test_what_the_provider_says_decides_until_the_bound(
+    tmp_path: Path, said: object, past_s: int, answer: type, extend_s: int | None
+):
+    async with a_field(tmp_path, work=False, **LIMITS) as field:
+        desk = field.system.desk
+        voice: Any = desk.exchange.voice("twilio")
+
+        async def look_up(_: object) -> object:
+            if said == "unsure":
+                message = "away"
+                raise ProviderUnsure(message)
+            if isinstance(said, CallStatus):
+                return CallEvent(
+                    provider="twilio", call_id="CA1", ref=None, status=said, event="asked"
+                )
+            return said
+
+        voice.look_up = look_up
+        assert (given_up_ms(desk.settings), certain_ms(voice)) == (
+            GIVEN_UP_S * 1000,
+            CERTAIN_S * 1000,
+        )
+        now = (await field.store.read(StatsQuery())).now
+        awaited = Awaited(
+            id=derived_id("a call"),
+            run=1,
+            ref="x:1",
+            kind="ring",
+            lane="rings",
+            tenant="",
+            subject=None,
+            args={"to": phone_of("ada")},
+            permits={} if said == "no line" else {LINES: LINE},
+            candidate="",
+            handed_at=datetime.fromtimestamp(now / 1000, UTC) - timedelta(seconds=past_s),
+            in_doubt=True,
+        )
+        found: Any = await ask(desk, awaited)
+        assert type(found) is answer
+        if extend_s is not None:
+            # The clock goes on while it is asked.
+            assert (extend_s - 5) * 1000 < found.extend_ms <= extend_s * 1000
+            assert found.known_as == ("twilio:CA1" if said is CallStatus.IN_PROGRESS else "")
+        elif said is CallStatus.COMPLETED:
+            assert (found.final, found.reason) == ("succeeded", "completed")
+        else:
+            # Nobody knows: the offer's own time decides.
+            assert (found.final, found.reason) == ("dead", asking.UNSURE)
+
+
+class StandsStill(Timing):
+    """A worker that stands still once between the hand-over and the call."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return 0.0 if self.looks == 1 else 100.0
+
+
+async def test_a_worker_that_stood_still_before_the_call_places_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ring, "REFUSED_AGAIN", "50ms")
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        field.system.desk.parts.timing = StandsStill()
+        await field.technician("ada", "accept")
+        sent = await field.ask()
+        await field.becomes(sent["id"], "assigned")
+        (call,) = await field.settled("ring", 1)
+        assert [one.outcome for one in call.runs] == ["failed", "succeeded"]
+        assert "stood still" in call.runs[0].error
+        assert len(calls_of(field.carrier.world.ledger)) == 1
