@@ -85,6 +85,8 @@ class HttpServing:
         has_tokens = bool(await store.read(TokensQuery()))
         address = self.address.address(has_tokens=has_tokens)
         service = Service(store, self._options(), app=self.app)
+        if self.systems.parts is not None:
+            service.alerts.place = self.systems.parts.alert_place
         server = build(service, self.systems.each)
         listener = Listener(server, address, on_stop=service.begin_stop)
         async with alive(service, self.systems.each):

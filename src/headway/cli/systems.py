@@ -12,6 +12,7 @@ from headway.cli.directory import directory_url, system_package
 from headway.cli.extras import needs_extra
 from headway.cli.settings import Settings
 from headway.runtime.app import App
+from headway.server.alerts.remembered import Place
 from headway.server.system import System
 
 PLAIN = frozenset({"lanes"})
@@ -21,6 +22,11 @@ parts: `make(settings, parts)`."""
 
 class Parts(Protocol):
     """What systems share, as far as it is opened and closed here."""
+
+    @property
+    def alert_place(self) -> Place:
+        """Where what was told of alerts outlives a server."""
+        ...
 
     async def open(self, base_url: str) -> None:
         """Opens it."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headway.runtime.timing import REAL, Timing
+from headway.systems.directory.alerts.place import AlertPlace
 from headway.systems.directory.database import Directory
 from headway.systems.telephony.exchange import Exchange
 
@@ -31,13 +32,19 @@ class Parts:
         exchange: who places calls and sends messages.
         base_url: how the outside world reaches the server; empty until that is known.
         timing: clocks and pauses.
+        alert_place: in the directory, where what was told of alerts outlives a server.
     """
 
     directory: Directory
     exchange: Exchange
     base_url: str = ""
     timing: Timing = REAL
+    alert_place: AlertPlace = field(init=False)
     _others: list[Openable] = field(default_factory=list[Openable], init=False)
+
+    def __post_init__(self) -> None:
+        """Says which table is needed, whatever the systems are."""
+        self.alert_place = AlertPlace(self.directory)
 
     def also(self, other: Openable) -> None:
         """Opens and closes something else with the parts."""

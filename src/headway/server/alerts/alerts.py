@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headway.core.errors import InvalidValue
+from headway.server.alerts.remembered import Place
 from headway.server.alerts.rule_book import Book
 
 
@@ -14,12 +15,14 @@ class Alerts:
     Attributes:
         leads: whether this server is the one of its store that alerts.
         off: names of rules of which nothing is told.
+        place: where what was told outlives this server; None for nowhere.
     """
 
     def __init__(self) -> None:
         """Has no rules but the engine's."""
         self.leads = False
         self.off: frozenset[str] = frozenset()
+        self.place: Place | None = None
         self._books: list[Book] = []
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from headway.server.alerts.alert import Severity
+from headway.server.alerts.remembered import Noted
 
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
 """What a rule looks at."""
@@ -70,3 +71,12 @@ class Lasting:
         """
         self._since = {subject: self._since.get(subject, at) for subject in subjects}
         return {subject: at - since for subject, since in self._since.items()}
+
+    def noted(self, ahead_ms: int) -> Noted:
+        """See `Memory.noted`."""
+        return Noted(since={subject: at + ahead_ms for subject, at in self._since.items()})
+
+    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
+        """See `Memory.recall`; what was not told yet must last anew, for nobody has looked."""
+        since = noted.since.items()
+        self._since = {subject: at - ahead_ms for subject, at in since if subject in standing}

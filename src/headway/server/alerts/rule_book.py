@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from headway.server.alerts.facts import Facts
+from headway.server.alerts.remembered import Noted, Remembered, Remembering
 from headway.server.alerts.rule import Finding, Named, Rule
 
 _log = logging.getLogger("headway.alerts")
@@ -37,6 +38,14 @@ class Book(Protocol):
 
     async def look(self, facts: Facts) -> Sequence[Found]:
         """What each rule finds now; without those that cannot tell."""
+        ...
+
+    def noted(self, ahead_ms: int) -> dict[str, Noted]:
+        """What those of its rules have seen that look back, by name; see `Memory.noted`."""
+        ...
+
+    def recall(self, remembered: Remembered, ahead_ms: int) -> None:
+        """Lets its rules go on from what others have seen; see `Memory.recall`."""
         ...
 
 
@@ -76,6 +85,22 @@ class RuleBook(Generic[Seen]):
     def renew(self) -> None:
         """See `Book.renew`."""
         self._rules = self._make()
+
+    def noted(self, ahead_ms: int) -> dict[str, Noted]:
+        """See `Book.noted`."""
+        return {
+            rule.name: rule.memory.noted(ahead_ms)
+            for rule in self._rules
+            if isinstance(rule, Remembering)
+        }
+
+    def recall(self, remembered: Remembered, ahead_ms: int) -> None:
+        """See `Book.recall`."""
+        for rule in self._rules:
+            noted = remembered.rules.get(rule.name)
+            if noted is not None and isinstance(rule, Remembering):
+                told = {one.subject for one in remembered.standing if one.rule == rule.name}
+                rule.memory.recall(noted, told, ahead_ms)
 
     async def look(self, facts: Facts) -> Sequence[Found]:
         """See `Book.look`."""

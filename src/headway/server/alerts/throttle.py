@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from headway.server.alerts.alert import AGAIN_MS, Alert
+from headway.server.alerts.alert import AGAIN_MS, Alert, Severity
+from headway.server.alerts.remembered import Standing
 from headway.server.alerts.rule import Finding, Named
 
 CALM_MS = 30_000
@@ -30,10 +31,7 @@ class _Standing:
 
 
 class Throttle:
-    """What was told, and when.
-
-    It is kept in memory: after a restart, what still stands is told anew.
-    """
+    """What was told, and when."""
 
     def __init__(self, runbooks: str) -> None:
         """Has told nothing.
@@ -72,6 +70,42 @@ class Throttle:
                 told.append(alert)
         found = {finding.subject for finding in findings}
         return told + self._healed(rule.name, found, at)
+
+    def standing(self, ahead_ms: int) -> list[Standing]:
+        """What was told and is not over, as it is kept.
+
+        Args:
+            ahead_ms: by how much UTC is ahead of the clock of the looks.
+        """
+        return [
+            Standing(
+                rule=one.alert.rule,
+                severity=one.alert.severity,
+                subject=one.alert.subject,
+                text=one.alert.text,
+                runbook=one.alert.runbook,
+                told_at=one.told_at + ahead_ms,
+            )
+            for one in self._standing.values()
+        ]
+
+    def recall(self, standing: Iterable[Standing], ahead_ms: int) -> None:
+        """Goes on from what another has told, or it in another life; what it knows itself stays.
+
+        Args:
+            standing: that; whether it is found is seen at the next look.
+            ahead_ms: as above.
+        """
+        for one in standing:
+            alert = Alert(
+                rule=one.rule,
+                severity=Severity(one.severity),
+                subject=one.subject,
+                text=one.text,
+                runbook=one.runbook,
+            )
+            told = _Standing(alert=alert, told_at=one.told_at - ahead_ms)
+            self._standing.setdefault((one.rule, one.subject), told)
 
     def forget(self, *, keep: str) -> None:
         """Somebody else alerts from now on.

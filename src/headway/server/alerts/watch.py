@@ -13,6 +13,7 @@ from headway.runtime.latency import lane_latencies
 from headway.runtime.timing import Timing
 from headway.server.alerts.alerts import Alerts
 from headway.server.alerts.facts import Facts
+from headway.server.alerts.keeper import Keeper
 from headway.server.alerts.rule_book import Book, Found
 from headway.server.alerts.rules.store_away import StoreAway
 from headway.server.alerts.sink import Sink
@@ -64,6 +65,9 @@ class Watch:
         self._sinks = sinks
         self._each_ms = each_ms
         self._holder = uuid4().hex
+        self._keeper = None
+        if alerts.place is not None:
+            self._keeper = Keeper(alerts.place, self._holder, timing, alerts, self._books)
         self._leads = False
         self._answered_at = self._at()
 
@@ -86,6 +90,14 @@ class Watch:
             for book, throttle in self._books:
                 throttle.forget(keep=StoreAway.name)
                 book.renew()
+        if self._keeper is not None:
+            await self._keeper.before(leads=self._leads, away=facts.fault is not None)
+        await self._tell(facts)
+        if self._keeper is not None:
+            # Told first: one that is killed in between tells it twice, and not never.
+            await self._keeper.after(leads=self._leads)
+
+    async def _tell(self, facts: Facts) -> None:
         for book, throttle in self._books:
             for rule, findings in await self._found(book, facts):
                 if rule.name in self._alerts.off:
@@ -119,8 +131,9 @@ class Watch:
         return facts
 
     async def _ask(self) -> Facts:
-        # Each book may take as long as the store itself.
-        lease_ms = TERMS * self._each_ms + int(1000 * PATIENCE_S) * len(self._books)
+        # Each book may take as long as the store itself, and so may what is kept.
+        slow = len(self._books) + (self._keeper is not None)
+        lease_ms = TERMS * self._each_ms + int(1000 * PATIENCE_S) * slow
         self._leads = await self._store.lead(ROLE, self._holder, lease_ms) is not None
         if not self._leads:
             return Facts(at=self._at(), leads=False)

@@ -13,12 +13,14 @@ from headway.systems.calls.seen.thresholds import read_thresholds
 from headway.systems.calls.settings import read_settings
 from headway.systems.calls.system import NAME, CallsSystem
 from headway.systems.calls.truth import read_truth
+from headway.systems.directory.alerts.place import SCHEMA as ALERTS
 from headway.systems.directory.database import Schema
 from headway.systems.parts import Parts
 
 SCHEMAS = (
     Schema(name=NAME, package="headway.systems.calls.migrations"),
     Schema(name="calls_seen", package="headway.systems.calls.seen.migrations"),
+    ALERTS,
 )
 """The tables that it needs in the directory."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headway.systems.directory.alerts.place import SCHEMA as ALERTS
 from headway.systems.directory.database import Schema
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.names import NAME
@@ -12,7 +13,7 @@ from headway.systems.field_service.settings import read_settings
 from headway.systems.field_service.system import FieldService
 from headway.systems.parts import Parts
 
-SCHEMAS = (Schema(name=NAME, package=f"{__name__}.migrations"), SCHEMA)
+SCHEMAS = (Schema(name=NAME, package=f"{__name__}.migrations"), SCHEMA, ALERTS)
 """The tables that it needs in the directory."""
 
 

@@ -24,14 +24,14 @@ class LaneLatencyRule:
             for_ms: how long it must last.
         """
         self._for_ms = for_ms
-        self._lasting = Lasting()
+        self.memory = Lasting()
 
     def look(self, facts: Facts) -> Sequence[Finding] | None:
         """The lanes that have missed their targets for so long."""
         if facts.overview is None:
             return None
         breached = {lane.lane: lane for lane in facts.latencies if lane.breached}
-        lasting = self._lasting.note(list(breached), facts.at)
+        lasting = self.memory.note(list(breached), facts.at)
         return [
             Finding(subject=name, text=_text(breached[name]))
             for name, ms in lasting.items()

@@ -23,7 +23,7 @@ class NoWorker:
             for_ms: how long it must last.
         """
         self._for_ms = for_ms
-        self._lasting = Lasting()
+        self.memory = Lasting()
 
     def look(self, facts: Facts) -> Sequence[Finding] | None:
         """The lanes that have been without a worker for so long."""
@@ -38,7 +38,7 @@ class NoWorker:
             and not lane.workers
             and not lane.paused
         }
-        lasting = self._lasting.note(list(idle), facts.at)
+        lasting = self.memory.note(list(idle), facts.at)
         return [
             Finding(
                 subject=name,

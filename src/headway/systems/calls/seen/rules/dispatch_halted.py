@@ -28,7 +28,7 @@ class DispatchHalted:
         """
         self._more_than = more_than
         self._for_ms = for_ms
-        self._lasting = Lasting()
+        self.memory = Lasting()
 
     def look(self, facts: Sight) -> Sequence[Finding]:
         """The dispatch, if it has been halted for so long."""
@@ -41,7 +41,7 @@ class DispatchHalted:
                 text=f"{ready} leads could go and none does, though {free} channels are free, for "
                 f"{format_duration(ms)} now; {_workers(facts)}",
             )
-            for subject, ms in self._lasting.note(halted, facts.at).items()
+            for subject, ms in self.memory.note(halted, facts.at).items()
             if ms >= self._for_ms
         ]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from headway.core.duration import format_duration
 from headway.server.alerts.alert import Severity
+from headway.server.alerts.growth import Growth
 from headway.server.alerts.rule import Finding
-from headway.systems.calls.seen.growth import Growth
 from headway.systems.calls.seen.sight import Sight
 from headway.systems.calls.seen.tally import Event
 
@@ -32,14 +32,14 @@ class IntakeFailing:
         self._above = above
         self._least = least
         self._within_ms = within_ms
-        self._growth = Growth(within_ms)
+        self.memory = Growth(within_ms)
 
     def look(self, facts: Sight) -> Sequence[Finding]:
         """The intake, if it fails."""
         counts = {
             one: facts.totals.get((one, ""), 0) for one in (Event.INTAKE, Event.INTAKE_FAILED)
         }
-        grown = self._growth.note({str(one): count for one, count in counts.items()}, facts.at)
+        grown = self.memory.note({str(one): count for one, count in counts.items()}, facts.at)
         failed, all_of_them = grown.get(Event.INTAKE_FAILED, 0), grown.get(Event.INTAKE, 0)
         if failed < max(1, self._least) or failed <= self._above * all_of_them:
             return ()

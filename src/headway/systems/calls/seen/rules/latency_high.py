@@ -31,7 +31,7 @@ class LatencyHigh:
         self._above_ms = above_ms
         self._least = least
         self._for_ms = for_ms
-        self._lasting = Lasting()
+        self.memory = Lasting()
 
     def look(self, facts: Sight) -> Sequence[Finding]:
         """The dial, if it has been late for so long."""
@@ -45,7 +45,7 @@ class LatencyHigh:
                 text=f"99 of 100 calls are dialled within {format_duration(p99 or 0)} of being "
                 f"due, of {len(times)} lately; {format_duration(self._above_ms)} is wanted",
             )
-            for subject, ms in self._lasting.note(["dial"] if late else [], facts.at).items()
+            for subject, ms in self.memory.note(["dial"] if late else [], facts.at).items()
             if ms >= self._for_ms
         ]
 

@@ -23,7 +23,7 @@ class NoNumber:
             for_ms: how long it must last.
         """
         self._for_ms = for_ms
-        self._lasting = Lasting()
+        self.memory = Lasting()
 
     def look(self, facts: Sight) -> Sequence[Finding]:
         """The pools that have been without a number for so long."""
@@ -31,7 +31,7 @@ class NoNumber:
         without = without_number(facts.pools, waits)
         return [
             Finding(subject=name, text=_text(without[name], waits[name]))
-            for name, ms in self._lasting.note(list(without), facts.at).items()
+            for name, ms in self.memory.note(list(without), facts.at).items()
             if ms >= self._for_ms
         ]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from headway.core.duration import format_duration
 from headway.server.alerts.alert import Severity
+from headway.server.alerts.growth import Growth
 from headway.server.alerts.rule import Finding
-from headway.systems.calls.seen.growth import Growth
 from headway.systems.calls.seen.sight import Sight
 from headway.systems.calls.seen.tally import Event
 
@@ -27,11 +27,11 @@ class WebhooksLost:
         """
         self._more_than = more_than
         self._within_ms = within_ms
-        self._growth = Growth(within_ms)
+        self.memory = Growth(within_ms)
 
     def look(self, facts: Sight) -> Sequence[Finding]:
         """The numbers with too many of them."""
-        grown = self._growth.note(facts.labels(Event.WEBHOOK_LOST), facts.at)
+        grown = self.memory.note(facts.labels(Event.WEBHOOK_LOST), facts.at)
         return [
             Finding(
                 subject=number,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+
+from headway.server.alerts.remembered import Noted
 
 
 class Growth:
@@ -40,3 +42,20 @@ class Growth:
             if not grown:
                 del self._grown[label]
         return {label: sum(count for _, count in grown) for label, grown in self._grown.items()}
+
+    def noted(self, ahead_ms: int) -> Noted:
+        """See `Memory.noted`."""
+        grown = {
+            label: [(at + ahead_ms, count) for at, count in each]
+            for label, each in self._grown.items()
+        }
+        return Noted(seen=None if self._seen is None else dict(self._seen), grown=grown)
+
+    def recall(self, noted: Noted, standing: Collection[str], ahead_ms: int) -> None:
+        """See `Memory.recall`; what grew while nobody looked has grown at the next look."""
+        del standing
+        self._seen = noted.seen
+        self._grown = {
+            label: deque((at - ahead_ms, count) for at, count in each)
+            for label, each in noted.grown.items()
+        }

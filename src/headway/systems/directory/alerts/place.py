@@ -1,0 +1,47 @@
+"""The place in the directory where what was told of alerts outlives a server."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from headway.systems.directory.database import Directory, Schema
+
+SCHEMA = Schema(name="alerts", package="headway.systems.directory.alerts.migrations")
+
+_READ = text("SELECT value FROM alerts_told WHERE id = 1")
+_TAKE = text(
+    "INSERT INTO alerts_told (id, holder, value) VALUES (1, :holder, NULL) "
+    "ON CONFLICT (id) DO UPDATE SET holder = excluded.holder"
+)
+_WRITE = text("UPDATE alerts_told SET value = :value WHERE id = 1 AND holder = :holder")
+
+
+class AlertPlace:
+    """See `headway.server.alerts.remembered.Place`."""
+
+    def __init__(self, directory: Directory) -> None:
+        """Reads nothing yet.
+
+        Args:
+            directory: of all servers of one store; it is told which table is needed.
+        """
+        directory.needs(SCHEMA)
+        self._directory = directory
+
+    async def read(self) -> bytes | None:
+        """See `Place.read`."""
+        async with self._directory.read() as session:
+            value = (await session.execute(_READ)).scalar()
+        return None if value is None else value.encode()
+
+    async def take_over(self, holder: str) -> bytes | None:
+        """See `Place.take_over`."""
+        async with self._directory.change() as session:
+            await session.execute(_TAKE, {"holder": holder})
+            value = (await session.execute(_READ)).scalar()
+        return None if value is None else value.encode()
+
+    async def write(self, holder: str, value: bytes) -> None:
+        """See `Place.write`."""
+        async with self._directory.change() as session:
+            await session.execute(_WRITE, {"holder": holder, "value": value.decode()})

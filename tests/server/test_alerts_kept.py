@@ -1,0 +1,309 @@
+"""What was told of alerts outlives a server: it is neither told anew nor forgotten to be over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway as hw
+from headway.contract.claims import BeatRequest, ClaimRequest
+from headway.contract.outcomes import Died, SettleRequest
+from headway.runtime.timing import Timing
+from headway.server.alerting import engine_book
+from headway.server.alerts.alert import AGAIN_MS, Severity
+from headway.server.alerts.alerts import Alerts
+from headway.server.alerts.settings import AlertSettings
+from headway.server.alerts.throttle import CALM_MS
+from headway.server.alerts.watch import Watch
+from headway.stores import open_store
+from headway.systems.directory.alerts.place import AlertPlace
+from headway.systems.directory.database import Directory
+from headway.testing.clock import FakeClock
+from headway.testing.faulty import Fault, FaultyStore
+from tests.server.test_alerts import Told
+
+MINUTE = 60_000
+TERM = 3 * MINUTE
+"""So long after its end another server leads at the latest."""
+WALL_AT = 1_800_000_000_000
+
+
+class Clocks(Timing):
+    """The clocks of one process: its monotonic one begins anywhere."""
+
+    def __init__(self, world: World, begins_s: float) -> None:
+        self._world = world
+        self._begins_s = begins_s
+
+    def monotonic(self) -> float:
+        return self._begins_s + self._world.passed_ms / 1000
+
+    def wall_at(self) -> int:
+        return WALL_AT + self._world.passed_ms
+
+
+class Server:
+    """A server that alerts."""
+
+    def __init__(self, world: World, begins_s: float, **settings: Any) -> None:
+        read = AlertSettings(**settings)
+        alerts = Alerts()
+        alerts.off, alerts.place = read.off, world.place
+        self.told = Told()
+        self.world = world
+        self.watch = Watch(
+            world.store,
+            Clocks(world, begins_s),
+            books=[engine_book(read)],
+            alerts=alerts,
+            sinks=[self.told],
+            each_ms=read.each_ms,
+        )
+
+    async def look(self, after_ms: int = 0) -> list[tuple[str, str, bool]]:
+        self.world.passed_ms += after_ms
+        self.world.clock.advance(after_ms)
+        await self.watch.look()
+        return self.told.take()
+
+
+class World:
+    """A store, a directory, and time for both."""
+
+    def __init__(self, directory: Directory) -> None:
+        self.passed_ms = 0
+        self.clock = FakeClock()
+        self.store = FaultyStore(open_store("memory://", clock=self.clock))
+        self.app = hw.App(store=self.store)
+        self.place = AlertPlace(directory)
+        self._begun = 0
+
+    def server(self, **settings: Any) -> Server:
+        """A server that begins now."""
+        self._begun += 1
+        return Server(self, self._begun * 10_000.0, **settings)
+
+    async def works(self) -> None:
+        """A worker serves the lane from now on."""
+        beat = BeatRequest(worker="w", lanes=("calls",), lease_ms=1_000 * MINUTE)
+        await self.store.beat(beat)
+
+    async def die(self, request: int) -> None:
+        """A job of the lane dies."""
+        await self.app.send_async("noop", lane="calls")
+        asked = ClaimRequest(worker="w", request=request, lanes=(("calls", 1),), lease_ms=MINUTE)
+        (job,) = (await self.store.claim(asked)).jobs
+        await self.store.settle(
+            SettleRequest(worker="w", outcomes=(Died(job.id, job.run, reason="x"),))
+        )
+
+
+@pytest.fixture
+async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
+    made = Directory(f"sqlite:///{tmp_path}/directory.db")
+    AlertPlace(made)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def world(directory: Directory) -> AsyncIterator[World]:
+    made = World(directory)
+    yield made
+    await made.store.inner.close()
+
+
+NO_WORKER = ("no_worker", "calls", False)
+HEALED = ("no_worker", "calls", True)
+
+
+async def a_server_that_told(world: World) -> Server:
+    """No worker serves a lane, and that was told a moment ago."""
+    await world.app.send_async("noop", lane="calls")
+    server = world.server()
+    assert await server.look() == []
+    assert await server.look(MINUTE) == [NO_WORKER]
+    return server
+
+
+async def test_what_still_stands_after_a_restart_is_not_told_anew(world: World):
+    await a_server_that_told(world)
+    restarted = world.server()
+    assert await restarted.look(TERM) == []
+    # It comes again when it would have come.
+    again_ms = AGAIN_MS[Severity.P1]
+    assert await restarted.look(again_ms - TERM - 1) == []
+    assert await restarted.look(1) == [NO_WORKER]
+
+
+async def test_what_is_over_after_a_restart_is_told_to_be_over_once(world: World):
+    await a_server_that_told(world)
+    await world.works()
+    restarted = world.server()
+    assert await restarted.look(TERM) == []
+    assert await restarted.look(CALM_MS) == [HEALED]
+    third = world.server()
+    assert await third.look(TERM) == []
+    assert await third.look(CALM_MS) == []
+
+
+async def test_calm_before_a_restart_does_not_count_for_nobody_looked(world: World):
+    server = await a_server_that_told(world)
+    await world.works()
+    assert await server.look() == []
+    restarted = world.server()
+    assert await restarted.look(TERM) == []
+    assert await restarted.look(CALM_MS - 1) == []
+    assert await restarted.look(1) == [HEALED]
+
+
+async def test_what_was_not_told_before_a_restart_must_last_anew(world: World):
+    await world.app.send_async("noop", lane="calls")
+    assert await world.server().look() == []
+    restarted = world.server()
+    assert await restarted.look(TERM) == []
+    assert await restarted.look(MINUTE - 1) == []
+    assert await restarted.look(1) == [NO_WORKER]
+
+
+async def test_jobs_that_died_before_and_during_a_restart_count(world: World):
+    server = world.server(dead_jobs_more_than=1)
+    await world.works()
+    assert await server.look() == []
+    await world.die(1)
+    assert await server.look() == []
+    await world.die(2)
+    restarted = world.server(dead_jobs_more_than=1)
+    assert await restarted.look(TERM) == [("dead_jobs", "calls", False)]
+    # The first one is not new any more: 15 minutes are over since it was seen.
+    third = world.server(dead_jobs_more_than=1)
+    assert await third.look(15 * MINUTE - TERM) == []
+    assert await third.look(1) == []
+    assert await third.look(CALM_MS) == [("dead_jobs", "calls", True)]
+
+
+async def test_who_takes_over_goes_on_with_what_the_one_before_told(world: World):
+    first = await a_server_that_told(world)
+    other = world.server()
+    assert await other.look() == []
+    # The first one stands still; then it is back, and does not lead.
+    assert await other.look(TERM) == []
+    assert await first.look() == []
+    await world.works()
+    assert await other.look() == []
+    assert await other.look(CALM_MS) == [HEALED]
+    assert await first.look(TERM) == []
+    assert await first.look(CALM_MS) == []
+
+
+async def test_who_has_lost_the_lead_writes_nothing(world: World):
+    first = await a_server_that_told(world)
+    other = world.server()
+    await other.look(TERM)
+    kept = await world.place.read()
+    keeper: Any = first.watch._keeper  # pyright: ignore[reportPrivateUsage]
+    await world.place.write(keeper._holder, b"{}")
+    assert await world.place.read() == kept
+
+
+async def test_a_rule_that_was_switched_off_meanwhile_is_not_told_to_be_over(world: World):
+    await a_server_that_told(world)
+    await world.works()
+    restarted = world.server(off=frozenset({"no_worker"}))
+    assert await restarted.look(TERM) == []
+    assert await restarted.look(CALM_MS) == []
+
+
+AWAY = ("store_away", "store", False)
+
+
+async def away(world: World, server: Server, after_ms: int) -> list[tuple[str, str, bool]]:
+    """A look while the store refuses."""
+    world.store.plan(Fault.REFUSE)
+    return await server.look(after_ms)
+
+
+async def test_a_server_that_restarts_while_the_store_is_away_does_not_tell_it_anew(world: World):
+    server = world.server()
+    assert await server.look() == []
+    assert await away(world, server, 15_000) == [AWAY]
+    restarted = world.server()
+    assert await away(world, restarted, 1_000) == []
+    assert await away(world, restarted, 45_000) == []
+    assert await restarted.look(TERM) == []
+    assert await restarted.look(CALM_MS) == [("store_away", "store", True)]
+
+
+async def test_a_server_that_restarts_after_the_store_was_away_tells_that_it_is_back(world: World):
+    server = world.server()
+    assert await server.look() == []
+    assert await away(world, server, 15_000) == [AWAY]
+    restarted = world.server()
+    # The one before leads still, as far as the store knows.
+    assert await restarted.look(1_000) == []
+    assert await restarted.look(TERM) == []
+    assert await restarted.look(CALM_MS) == [("store_away", "store", True)]
+
+
+async def test_of_two_servers_that_lived_through_it_only_the_one_that_told_says_that_it_is_over(
+    world: World,
+):
+    first, other = world.server(), world.server()
+    assert (await first.look(), await other.look()) == ([], [])
+    assert await away(world, first, 15_000) == [AWAY]
+    assert await away(world, other, 0) == []
+    assert await other.look(TERM) == []
+    assert await first.look() == []
+    assert await other.look(CALM_MS) == []
+    assert await first.look() == [("store_away", "store", True)]
+
+
+async def test_alerts_are_told_though_what_is_kept_cannot_be_reached(
+    world: World, directory: Directory, caplog: pytest.LogCaptureFixture
+):
+    server = await a_server_that_told(world)
+    await directory.close()
+    with caplog.at_level(logging.WARNING):
+        restarted = world.server()
+        assert await restarted.look(TERM) == []
+        assert await restarted.look(MINUTE) == [NO_WORKER]
+    assert "what was told before is not known" in caplog.text
+    await directory.open()
+    # What it told itself stands; what is kept is its own from now on.
+    assert await restarted.look() == []
+    third = world.server()
+    assert await third.look(TERM) == []
+    del server
+
+
+async def test_what_is_kept_and_not_understood_is_left_alone(
+    world: World, caplog: pytest.LogCaptureFixture
+):
+    await world.app.send_async("noop", lane="calls")
+    await world.place.take_over("x")
+    await world.place.write("x", b'{"standing": 7}')
+    with caplog.at_level(logging.WARNING):
+        server = world.server()
+        assert await server.look() == []
+        assert await server.look(MINUTE) == [NO_WORKER]
+    assert "not understood" in caplog.text
+    assert await world.server().look(TERM) == []
+
+
+async def test_what_has_not_changed_is_not_written(world: World, monkeypatch: pytest.MonkeyPatch):
+    server = await a_server_that_told(world)
+    written: list[bytes] = []
+
+    async def write(holder: str, value: bytes) -> None:
+        del holder
+        written.append(value)
+
+    monkeypatch.setattr(world.place, "write", write)
+    for _ in range(5):
+        await server.look(1_000)
+    assert written == []

@@ -1,0 +1,120 @@
+"""Servers as they are started: one that is killed and started again goes on with what it told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from asyncio.subprocess import Process
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headway.runtime.timing import REAL
+from tests.servers.process import free_port
+
+LIMIT_S = 150
+SETTINGS = """
+store = "sqlite:///jobs.db"
+
+[alerts]
+each = "100ms"
+no_worker_for = "200ms"
+"""
+
+
+class Served:
+    """`headway serve --system field_service --no-work` in a folder, with a log of its own."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.log = folder / f"{name}.log"
+        self.port = free_port()
+        self.process: Process | None = None
+
+    async def start(self) -> None:
+        line = ("serve", "--no-work", f"--port={self.port}", "--system", "field_service")
+        with self.log.open("wb") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "headway", *line), cwd=self.folder, stdout=log, stderr=log
+            )
+        async with asyncio.timeout(LIMIT_S), httpx.AsyncClient() as http:
+            while True:
+                try:
+                    await http.get(f"http://127.0.0.1:{self.port}/healthz")
+                except httpx.TransportError:
+                    assert self.process.returncode is None, self.log.read_text()
+                    await REAL.pause(0.05)
+                else:
+                    return
+
+    async def kill(self) -> None:
+        if self.process is not None:
+            if self.process.returncode is None:
+                os.kill(self.process.pid, signal.SIGKILL)
+            await self.process.wait()
+
+    def told(self) -> list[tuple[str, bool]]:
+        """The subjects of `no_worker` that were told, and whether as over."""
+        text = re.sub(r"\x1b\[[0-9;]*m", "", self.log.read_text())
+        found: list[tuple[str, bool]] = []
+        for line in text.splitlines():
+            subject = re.search(r"\bsubject=(\w+)", line)
+            if "rule=no_worker" in line and subject is not None:
+                found.append((subject[1], "healed=True" in line))
+        return found
+
+    async def tells(self, subject: str, *, healed: bool) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while (subject, healed) not in self.told():
+                await REAL.pause(0.05)
+
+    async def command(self, *line: str) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "headway", *line),
+            cwd=self.folder,
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        assert await process.wait() == 0
+
+    async def send(self, lane: str) -> None:
+        """A job that nobody takes."""
+        async with httpx.AsyncClient(timeout=LIMIT_S) as http:
+            url = f"http://127.0.0.1:{self.port}/v1/jobs"
+            reply = await http.post(url, json={"kind": "noop", "lane": lane})
+            assert reply.is_success, reply.text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("beside", [False, True], ids=["restarted", "beside"])
+async def test_a_server_that_follows_a_killed_one_tells_nothing_anew_and_what_is_over(
+    tmp_path: Path, beside: bool
+):
+    (tmp_path / "headway.toml").write_text(SETTINGS)
+    first, second = Served(tmp_path, "first"), Served(tmp_path, "second")
+    try:
+        await first.start()
+        if beside:
+            await second.start()
+        await first.send("mail")
+        await first.tells("mail", healed=False)
+        # Once it tells of another lane at a later look, what it told of this one is kept.
+        await first.send("post")
+        await first.tells("post", healed=False)
+        await first.kill()
+        if not beside:
+            await second.start()
+        await second.send("other")
+        await second.tells("other", healed=False)
+        # What it found at the same looks it knows to be told.
+        assert ("mail", False) not in second.told()
+        await second.command("pause", "lane:mail")
+        await second.tells("mail", healed=True)
+        assert [one for one in second.told() if one[0] == "mail"] == [("mail", True)]
+    finally:
+        await first.kill()
+        await second.kill()
