@@ -20,7 +20,7 @@ from headway.server.alerts.settings import AlertSettings
 from headway.server.alerts.throttle import CALM_MS
 from headway.server.alerts.watch import Watch
 from headway.stores import open_store
-from headway.systems.directory.alerts.place import AlertPlace
+from headway.systems.directory.alerts.place import SCHEMA, AlertPlace
 from headway.systems.directory.database import Directory
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore
@@ -105,7 +105,7 @@ class World:
 @pytest.fixture
 async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
     made = Directory(f"sqlite:///{tmp_path}/directory.db")
-    AlertPlace(made)
+    made.needs(SCHEMA)
     await made.open()
     yield made
     await made.close()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-import re
 import signal
 import sys
 from asyncio.subprocess import Process
@@ -59,13 +59,9 @@ class Served:
 
     def told(self) -> list[tuple[str, bool]]:
         """The subjects of `no_worker` that were told, and whether as over."""
-        text = re.sub(r"\x1b\[[0-9;]*m", "", self.log.read_text())
-        found: list[tuple[str, bool]] = []
-        for line in text.splitlines():
-            subject = re.search(r"\bsubject=(\w+)", line)
-            if "rule=no_worker" in line and subject is not None:
-                found.append((subject[1], "healed=True" in line))
-        return found
+        lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
+        told = [one for one in map(json.loads, lines) if one.get("rule") == "no_worker"]
+        return [(one["subject"], one["healed"]) for one in told]
 
     async def tells(self, subject: str, *, healed: bool) -> None:
         async with asyncio.timeout(LIMIT_S):

@@ -43,7 +43,6 @@ class Parts:
     _others: list[Openable] = field(default_factory=list[Openable], init=False)
 
     def __post_init__(self) -> None:
-        """Says which table is needed, whatever the systems are."""
         self.alert_place = AlertPlace(self.directory)
 
     def also(self, other: Openable) -> None:

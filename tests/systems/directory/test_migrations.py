@@ -40,7 +40,13 @@ async def main() -> None:
 
 asyncio.run(main())
 """
-HEADS = {"calls": "0003", "calls_seen": "0001", "field_service": "0001"}
+HEADS = {
+    "calls": "0003",
+    "calls_seen": "0001",
+    "alerts": "0001",
+    "field_service": "0001",
+    "field_service_seen": "0001",
+}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -152,7 +158,7 @@ async def test_an_account_that_may_make_no_tables_is_told_who_must(
     with pytest.raises(SchemaMismatch, match="the tables of calls in the directory") as refused:
         await directory_of(unprivileged).open()
     assert refused.value.hint is not None
-    assert refused.value.hint.startswith("run `headway migrate --system calls` as a role that may")
+    assert refused.value.hint.startswith("run `headway migrate --system …` for each system")
     assert "permission denied" in refused.value.hint
     with psycopg.connect(owned) as db:
         found = db.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()

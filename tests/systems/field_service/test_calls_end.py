@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from headway.core.job import derived_id
 from headway.core.state import State
 from headway.runtime.answers import Ended, Running
 from headway.runtime.awaited import Awaited
-from headway.runtime.timing import Timing
+from headway.runtime.timing import REAL, Timing
 from headway.systems.field_service.kinds import asking, ring
 from headway.systems.field_service.kinds.asking import ask, certain_ms, given_up_ms
 from headway.systems.field_service.names import LINES
 from headway.systems.telephony.simulated.ledger import Ledger
 from headway.systems.telephony.simulated.world import World
 from headway.systems.telephony.voice import CallEvent, CallStatus, NotFound
-from tests.systems.field_service.field_rig import LINE, FieldRig, a_field, phone_of
+from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_field, phone_of
 from tests.systems.field_service.story import calls_at_once
 
 SLOW = {"speed": 0.001}
@@ -178,17 +179,17 @@ CERTAIN_S = 10 + 15 + 20
 @pytest.mark.parametrize(
     ("said", "past_s", "answer", "extend_s"),
     [
-        (CallStatus.IN_PROGRESS, 1, Running, 20),
-        (CallStatus.IN_PROGRESS, GIVEN_UP_S - 5, Running, 20),
+        (CallStatus.IN_PROGRESS, 1, Running, 10),
+        (CallStatus.IN_PROGRESS, GIVEN_UP_S - 5, Running, 10),
         (CallStatus.IN_PROGRESS, GIVEN_UP_S, Ended, None),
         (CallStatus.COMPLETED, 1, Ended, None),
         (NotFound.NO_CALL, 5, Running, CERTAIN_S - 5),
         (NotFound.NO_CALL, CERTAIN_S, Ended, None),
         (NotFound.UNCLEAR, 5, Running, CERTAIN_S - 5),
         (NotFound.UNCLEAR, CERTAIN_S, Ended, None),
-        ("unsure", CERTAIN_S, Running, 20),
+        ("unsure", CERTAIN_S, Running, 10),
         ("unsure", GIVEN_UP_S, Ended, None),
-        ("no line", CERTAIN_S, Running, 20),
+        ("no line", CERTAIN_S, Running, 10),
         ("no line", GIVEN_UP_S, Ended, None),
     ],
 )
@@ -266,3 +267,28 @@ async def test_a_worker_that_stood_still_before_the_call_places_none(
         assert [one.outcome for one in call.runs] == ["failed", "succeeded"]
         assert "stood still" in call.runs[0].error
         assert len(calls_of(field.carrier.world.ledger)) == 1
+
+
+async def test_a_word_about_a_call_puts_off_the_asking_and_an_alert_has_the_longest_call(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
+        await field.user("dora", "call:+15557770002")
+        field.carrier.person("+15557770002", "talks")
+        assert (await field.ask())["status"] == "pending"
+        await field.technician("ada", "silent")
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+
+        async def deadline_ms(kind: str) -> int:
+            """From the hand-over to the deadline, once the provider has said something."""
+            async with asyncio.timeout(LIMIT_S):
+                while True:
+                    for job in await field.jobs(kind):
+                        if job.progress is not None and job.deadline_at is not None:
+                            return job.deadline_at - (job.runs[-1].handed_at or 0)
+                    await REAL.pause(0.01)
+
+        longest_ms = GIVEN_UP_S * 1000 // 2
+        assert await deadline_ms("alert_dispatcher") >= longest_ms
+        assert 10_000 <= await deadline_ms("ring") < longest_ms

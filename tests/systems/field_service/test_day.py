@@ -12,8 +12,8 @@ import pytest
 from headway.runtime.timing import REAL
 from headway.systems.telephony.simulated.world import World
 from tests.servers.stores import NewUrl
-from tests.systems.field_service.field_rig import HERE, LINE, FieldRig, a_field
-from tests.systems.field_service.story import check_record
+from tests.systems.field_service.field_rig import HERE, LIMIT_S, LINE, FieldRig, a_field
+from tests.systems.field_service.story import calls_at_once, check_record
 
 TECHNICIANS = 30
 SHORT, LONG = 30, 100
@@ -123,7 +123,7 @@ async def a_day(field: FieldRig, seed: int, requests: int) -> dict[str, Any]:
         sent.append(told["id"])
         await REAL.pause(draw.uniform(0, 0.04))
     beside[0].cancel()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         while any([(await field.get(one))["status"] in OPEN for one in sent]):
             await REAL.pause(0.1)
     beside[1].cancel()
@@ -136,7 +136,7 @@ async def a_day(field: FieldRig, seed: int, requests: int) -> dict[str, Any]:
 
 async def quiet(field: FieldRig) -> None:
     """Returns once what follows has followed."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         for kind in ("offer_ended", "offer_taken", "alert_dispatcher"):
             while any(one.finished_at is None for one in await field.jobs(kind, limit=1_000)):
                 await REAL.pause(0.05)
@@ -145,6 +145,7 @@ async def quiet(field: FieldRig) -> None:
 def nothing_twice(world: World) -> None:
     assert world.ledger.twice() == {}
     assert world.ledger.crowded() == {}
+    assert calls_at_once(world.ledger) == []
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def nothing_twice(world: World) -> None:
         ("memory", 1, SHORT),
         ("sqlite", 2, SHORT),
         *(
-            pytest.param(where, seed, LONG, marks=[pytest.mark.slow, pytest.mark.timeout(200)])
+            pytest.param(where, seed, LONG, marks=[pytest.mark.slow, pytest.mark.timeout(400)])
             for where in ("memory", "sqlite", "postgresql", "redis")
             for seed in (3, 4, 5)
         ),

@@ -40,8 +40,8 @@ async def migrate(engine: AsyncEngine, name: str, package: str) -> tuple[str | N
             return await connection.run_sync(_upgrade, name, package)
     except ProgrammingError as error:
         message = f"the tables of {name} in the directory are missing, older or out of bounds"
-        hint = f"run `headway migrate --system {name}` as a role that may: {error.orig}"
-        raise SchemaMismatch(message, hint=hint) from error
+        hint = "run `headway migrate --system …` for each system served, as a role that may"
+        raise SchemaMismatch(message, hint=f"{hint}: {error.orig}") from error
 
 
 def _upgrade(connection: Connection, name: str, package: str) -> tuple[str | None, str | None]:

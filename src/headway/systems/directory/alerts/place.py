@@ -23,9 +23,8 @@ class AlertPlace:
         """Reads nothing yet.
 
         Args:
-            directory: of all servers of one store; it is told which table is needed.
+            directory: of all servers of one store, with the table of `SCHEMA`.
         """
-        directory.needs(SCHEMA)
         self._directory = directory
 
     async def read(self) -> bytes | None:

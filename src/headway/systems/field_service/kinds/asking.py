@@ -14,7 +14,7 @@ from headway.systems.field_service.ring_args import call_of
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.telephony.voice import CallEvent, NotFound, Sought, Voice
 
-ASK_EACH_S = 20
+ASK_EACH_S = 10
 """After so long without a word of the provider it is asked."""
 ASK_WITHIN = "1m"
 """If nobody can ask it, the call's job ends so long after that."""
