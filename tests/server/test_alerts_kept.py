@@ -137,7 +137,9 @@ async def test_what_still_stands_after_a_restart_is_not_told_anew(world: World):
     assert await restarted.look(TERM) == []
     # It comes again when it would have come.
     again_ms = AGAIN_MS[Severity.P1]
-    assert await restarted.look(again_ms - TERM - 1) == []
+    # Nor is it told to be over because the rule would have to see it last anew.
+    assert await restarted.look(CALM_MS) == []
+    assert await restarted.look(again_ms - TERM - CALM_MS - 1) == []
     assert await restarted.look(1) == [NO_WORKER]
 
 
