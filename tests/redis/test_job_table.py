@@ -48,8 +48,8 @@ def save(pair: Pair) -> None:
 def start_plain(pair: Pair) -> None:
     rows = pair.in_state(State.WAITING)
     worker = pair.draw.choice(WORKERS)
-    pair.lua.call("Jobs.start_plain", [row.id for row in rows], worker, 2**40, 3)
-    pair.memory.start_plain([row.seq for row in rows], worker, 2**40, 3)
+    pair.lua.call("Jobs.start_plain", [row.id for row in rows], worker, 2**40)
+    pair.memory.start_plain([row.seq for row in rows], worker, 2**40)
 
 
 def start_gated(pair: Pair) -> None:
@@ -301,7 +301,7 @@ def test_more_than_four_thousand_rows_fit_one_call(lua: Snippets) -> None:
         "local n = 0 for _ in pairs(Jobs.load(request)) do n = n + 1 end return n", ids
     ) == len(ids)
     waiting = [row.id for row in rows if row.state is State.WAITING]
-    lua.call("Jobs.start_plain", waiting, "w", 1, 0)
+    lua.call("Jobs.start_plain", waiting, "w", 1)
     assert lua.call("Jobs.held_count", "w") == len(waiting)
 
 
@@ -312,7 +312,7 @@ def test_plain_end_outranks_the_word_of_an_earlier_run(lua: Snippets) -> None:
     lua.call("Jobs.insert", [pair.sent(row)])
     change = "local row = Jobs.load({request})[request] row.outcome = 'failed' Jobs.save({row})"
     lua.run(change, row.id)
-    lua.call("Jobs.start_plain", [row.id], "w", 1, 0)
+    lua.call("Jobs.start_plain", [row.id], "w", 1)
     lua.call("Jobs.finish_plain", "w", [row.id, 1], 5)
     assert lua.call("Jobs.load", [row.id])[row.id]["outcome"] == "succeeded"
 

@@ -117,7 +117,7 @@ def test_refusal_undoes_what_all_the_tables_wrote(lua: Snippets) -> None:
     Write.begin() Time.keep()
     Jobs.insert(request.new) Jobs.promote(request.scheduled)
     local half = {} for place = 1, 10 do half[place] = request.waiting[place] end
-    Jobs.start_plain(half, 'w', 1, 0) Jobs.park({request.waiting[11]}, 'g', false)
+    Jobs.start_plain(half, 'w', 1) Jobs.park({request.waiting[11]}, 'g', false)
     Jobs.feed({request.waiting[11]}, 'g', {1})
     local rows = Jobs.load(request.ids) local all = {}
     for _, row in pairs(rows) do

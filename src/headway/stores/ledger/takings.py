@@ -127,7 +127,7 @@ class Takings:
         if not n:
             return
         if self.plain:
-            ledger.jobs.start_plain(self.plain, request.worker, request.request, 0)
+            ledger.jobs.start_plain(self.plain, request.worker, request.request)
         if self.gated:
             ledger.jobs.start_gated(self.gated, request.worker, request.request)
         for (gate, template, pool), amount in self.used.items():

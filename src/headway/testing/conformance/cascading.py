@@ -71,6 +71,17 @@ class CascadeGroup(ConformanceGroup):
         assert (view.cascade.turn, view.cascade.asked) == ("ann", ())
         assert (view.runs[0].candidate, view.state) == ("ann", State.AWAITING)
 
+    async def test_cascade_without_gates_asks_its_candidates_in_order(self, rig: Rig) -> None:
+        jobs = [
+            await rig.add(candidates=("ann", "bob"), policy=OFFER, expires_at=None)
+            for _ in range(2)
+        ]
+        worker = rig.worker()
+        runs = await worker.take(2)
+        assert [(run.id, run.candidate) for run in runs] == [(job.id, "ann") for job in jobs]
+        await worker.settle(*(FoundUnfit(run.id, run.run) for run in runs))
+        assert [run.candidate for run in await worker.take(2)] == ["bob", "bob"]
+
     async def test_accept_settles_the_job_and_frees_the_lock(self, rig: Rig) -> None:
         job = await cascade(rig, "ann", "bob")
         run = await offer(rig.worker())

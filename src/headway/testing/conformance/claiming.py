@@ -11,10 +11,12 @@ import pytest
 
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import CloseGate
-from headway.contract.outcomes import Released, Succeeded
+from headway.contract.outcomes import Failed, Released, Succeeded, Verdict
 from headway.core.errors import InvalidValue
+from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
-from headway.core.job import MAX_BATCH
+from headway.core.gates.spec import GateUse
+from headway.core.job import DEFAULT_POLICY, MAX_BATCH
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
@@ -23,6 +25,15 @@ from headway.testing.dump import compare
 from headway.testing.jobs import POLICY, use_of
 
 LIMIT_S = 10
+LINE = Slots("line", 3)
+PHONE = Slots("phone:{phone}", 3)
+NUMBERS = Pool("numbers", {"+1": 2, "+2": 1})
+SHAPES: dict[str, tuple[GateUse, ...]] = {
+    "plain": (),
+    "shared": (use_of(LINE),),
+    "keyed": (use_of(PHONE, phone="1"),),
+    "pool": (use_of(NUMBERS),),
+}
 
 
 class ClaimGroup(ConformanceGroup):
@@ -59,6 +70,47 @@ class ClaimGroup(ConformanceGroup):
         assert again.jobs == first.jobs
         assert await rig.total("started") == 3
         assert (await rig.view(first.jobs[0].id)).run == 1
+
+    @pytest.mark.parametrize("shape", SHAPES)
+    async def test_repeated_request_tells_every_field_again_and_in_order(
+        self, rig: Rig, shape: str
+    ) -> None:
+        await rig.declare(LINE, PHONE, NUMBERS)
+        gates = SHAPES[shape]
+        first, late, early, same, last = [
+            await rig.add(
+                priority=priority, due_at=rig.clock() - before, gates=gates,
+                policy=DEFAULT_POLICY, key=None, expires_at=None,
+            )
+            for priority, before in ((100, 1), (200, 3), (200, 9), (200, 9), (300, 99))
+        ]  # fmt: skip
+        worker = rig.worker()
+        run = await worker.take_one()
+        assert await worker.say(Failed(run.id, run.run, after_ms=0)) is Verdict.DONE
+        reply = await worker.ask(5)
+        started = [one.id for one in (first, early, same, late, last)][: 3 if gates else 5]
+        assert [one.id for one in reply.jobs] == started
+        rig.clock.advance(40)
+        again = await worker.repeat(5)
+        assert again.jobs == reply.jobs
+        assert {one.gated for one in again.jobs} == {bool(gates)}
+        for one in again.jobs:
+            view = await rig.view(one.id)
+            (*_, live) = view.runs
+            assert (view.state, view.worker) == (State.RUNNING, worker.id)
+            assert (view.run, view.attempt) == (one.run, one.attempt) == (live.run, live.attempt)
+            assert (live.worker, live.claimed_at) == (worker.id, rig.clock() - 40)
+            assert one.run == (2 if one.id == run.id else 1)
+
+    async def test_repeated_request_says_ask_again_and_keeps_the_lease(self, rig: Rig) -> None:
+        await rig.add_many(3)
+        worker = rig.worker()
+        first = await worker.ask(3)
+        rig.clock.advance(1_000)
+        again = await worker.repeat(3)
+        assert (again.again, again.now, again.lease_until) == (True, rig.clock(), first.lease_until)
+        nothing_new = await worker.ask(3)
+        assert (nothing_new.jobs, nothing_new.again) == ([], False)
 
     async def test_repeated_request_answers_only_what_the_worker_still_holds(
         self, rig: Rig

@@ -25,6 +25,7 @@ from headway.contract.outcomes import (
 from headway.contract.signals import Decided
 from headway.core.errors import CallerError, InvalidState, InvalidValue, PayloadTooLarge
 from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, MAX_RESULT
 from headway.core.state import State
 from headway.testing.conformance.accepting import ask, offered, ref
@@ -69,6 +70,46 @@ class VerdictGroup(ConformanceGroup):
             assert await worker.say(again(run.id, run.run + 1)) is Verdict.LOST
             assert await other.say(again(run.id, run.run)) is Verdict.LOST
             assert await other.say(again(run.id, first.run)) is Verdict.LOST
+
+    @pytest.mark.parametrize("alone", [True, False], ids=["alone", "among runs that go on"])
+    @pytest.mark.parametrize("gates", [(), (use_of(LINE),)], ids=["plain", "gated"])
+    async def test_success_of_the_short_way_is_recorded_whole_and_later_forgotten(
+        self, rig: Rig, gates: tuple[GateUse, ...], alone: bool
+    ) -> None:
+        await rig.declare(LINE)
+        await rig.cap("line", 3)
+        jobs = await rig.add_many(3, key=None, policy=DEFAULT_POLICY, expires_at=None, gates=gates)
+        worker = rig.worker()
+        for run in await worker.take(3):
+            await worker.say(Failed(run.id, run.run, error="boom", after_ms=0))
+        rig.clock.advance(40)
+        runs = await worker.take(3)
+        ends = runs[:1] if alone else runs[:2]
+        rig.clock.advance(2)
+        outcomes = [Succeeded(run.id, run.run) for run in ends]
+        assert set(await worker.settle(*outcomes)) == {Verdict.DONE}
+        for run in ends:
+            view = await rig.view(run.id)
+            assert (view.state, view.worker, view.finished_at) == (
+                State.SUCCEEDED, None, rig.clock(),
+            )  # fmt: skip
+            assert (view.run, view.attempt, view.result) == (2, 2, None)
+            ended = view.runs[-1]
+            assert (ended.run, ended.outcome, ended.error) == (2, "succeeded", "")
+            assert (ended.worker, ended.attempt) == (worker.id, 2)
+            assert (ended.claimed_at, ended.ended_at) == (rig.clock() - 2, rig.clock())
+        rest = {job.id for job in jobs} - {run.id for run in ends}
+        for one in rest:
+            view = await rig.view(one)
+            assert (view.state, view.worker, view.finished_at) == (State.RUNNING, worker.id, None)
+        assert await rig.used("line") == (len(rest) if gates else 0)
+        reply = await worker.beat(*((run.id, run.run) for run in runs))
+        assert set(reply.lost) == {(run.id, run.run) for run in ends}
+        await worker.settle(*(Succeeded(run.id, run.run) for run in runs if run.id in rest))
+        await rig.pass_time(DEFAULT_POLICY.keep_ms - 1)
+        assert not await rig.missing(ends[0].id)
+        await rig.pass_time(1)
+        assert [await rig.missing(job.id) for job in jobs] == [True] * 3
 
     async def test_earlier_run_is_answered_by_what_became_of_that_run(self, rig: Rig) -> None:
         job = await rig.add()

@@ -72,14 +72,13 @@ class JobTable(Protocol):
         """The first waiting jobs of a flow, in order."""
         ...
 
-    def start_plain(self, seqs: Sequence[int], worker: str, request: int, blocked_ms: int) -> None:
+    def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
         """Waiting jobs that hold nothing become running, claimed now, `run` and `attempt` one up.
 
         Args:
             seqs: the jobs.
             worker: who.
             request: its claim.
-            blocked_ms: behind shared gates; added to each.
         """
         ...
 

@@ -17,7 +17,6 @@ def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:
     if worker.lease_until <= ledger.now and not worker.lapsed:
         lapse(step, worker)
         step.flush()
-    worker.lapsed = False
     held = {(one.id, one.run): one for one in ledger.jobs.held_by(request.worker)}
     listed = set(request.running)
     unused = [

@@ -77,7 +77,6 @@ def _worker(ledger: Ledger, request: ClaimRequest) -> WorkerRow:
         step = Step(ledger)
         lapse(step, worker)
         step.flush()
-        worker.lapsed = True
     return worker
 
 

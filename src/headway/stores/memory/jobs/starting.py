@@ -21,10 +21,10 @@ class JobStarting(JobKeeping):
         orders = islice(self._index.bucket("waiting", flow), limit)
         return [self._head(self._rows[order.seq]) for order in orders]
 
-    def start_plain(self, seqs: Sequence[int], worker: str, request: int, blocked_ms: int) -> None:
+    def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
         for seq in seqs:
             row = self._rows[seq].clone()
-            self._begin(row, worker, request, blocked_ms)
+            self._begin(row, worker, request, 0)
             self._put(row)
 
     def _begin(self, row: JobRow, worker: str, request: int, blocked_ms: int) -> None:

@@ -50,8 +50,7 @@ HEADS = (
 # The claim's time is fixed by its first statement; its later ones see jobs that came after it.
 _START_PLAIN = Tell(
     "UPDATE @job SET state = 3, run = run + 1, attempt = attempt + 1, worker = $2, request = $3,"
-    " claimed_at = greatest(@now, created_at), blocked_ms = blocked_ms + $4"
-    " WHERE seq = ANY ($1)",
+    " claimed_at = greatest(@now, created_at) WHERE seq = ANY ($1)",
     of("waiting", "held", "expiry", "job"),
 )
 _START_GATED = Tell(
@@ -158,10 +157,10 @@ class JobStarting(JobKeeping):
         wanted = dict.fromkeys(flows, limit)
         take_heads(session, wanted, session.fetch(HEADS, heads_bound(session, wanted)))
 
-    def start_plain(self, seqs: Sequence[int], worker: str, request: int, blocked_ms: int) -> None:
+    def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
         who = self._session.words.number(worker)
         self._leave(seqs)
-        self._session.tell(_START_PLAIN, Numbers(seqs), who, request, blocked_ms)
+        self._session.tell(_START_PLAIN, Numbers(seqs), who, request)
 
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
         who = self._session.words.number(worker)

@@ -201,7 +201,7 @@ function Takings.write(takings)
     return
   end
   if #takings.plain > 0 then
-    Jobs.start_plain(takings.plain, request.worker, request.request, 0)
+    Jobs.start_plain(takings.plain, request.worker, request.request)
   end
   if #takings.gated > 0 then
     Jobs.start_gated(takings.gated, request.worker, request.request)

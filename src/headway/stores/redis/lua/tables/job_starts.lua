@@ -61,6 +61,8 @@ local function begin(row, worker, request, blocked_ms)
   row.ticket, row.ticket_amount = nil, 0
 end
 
+local NOT_BLOCKED = { blocked_ms = 0 }
+
 -- Starts a waiting job whose row changes more than its head.
 local function start_whole(row, raw, start, worker, request, written, filed)
   local found, scores = JobFiling.of(row)
@@ -78,8 +80,7 @@ end
 --   ids: the jobs.
 --   worker: who.
 --   request: its claim.
---   blocked_ms: behind shared gates; added to each.
-function JobStarts.start_plain(ids, worker, request, blocked_ms)
+function JobStarts.start_plain(ids, worker, request)
   local raws = JobRows.read(ids)
   local written, filed = JobRows.batch(), Filing.batch()
   local gone, held, whole = {}, {}, {}
@@ -98,7 +99,7 @@ function JobStarts.start_plain(ids, worker, request, blocked_ms)
         id,
         'r'
           .. sub(raw, 2, 32)
-          .. pack('>I4I4I6I6I6', run + 1, attempt + 1, blocked + blocked_ms, request, now)
+          .. pack('>I4I4I6I6I6', run + 1, attempt + 1, blocked, request, now)
           .. sub(raw, 59, 71)
           .. length
           .. sub(raw, 74, 79)
@@ -117,8 +118,7 @@ function JobStarts.start_plain(ids, worker, request, blocked_ms)
   Write.zadd(Keys.held, held)
   local rows = JobRows.load(whole)
   for _, id in ipairs(whole) do
-    local start = { blocked_ms = blocked_ms }
-    start_whole(rows[id], raws[id], start, worker, request, written, filed)
+    start_whole(rows[id], raws[id], NOT_BLOCKED, worker, request, written, filed)
   end
   JobRows.write(written)
   Filing.write(filed)

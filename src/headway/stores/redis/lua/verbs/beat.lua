@@ -14,7 +14,6 @@ local function revive(step, id)
     Lapse.lapse(step, worker)
     Step.flush(step)
   end
-  worker.lapsed = false
   return worker
 end
 

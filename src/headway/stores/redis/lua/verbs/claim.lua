@@ -21,7 +21,6 @@ local function worker_of(request)
     local step = Step.new()
     Lapse.lapse(step, worker)
     Step.flush(step)
-    worker.lapsed = true
   end
   return worker
 end

@@ -27,7 +27,7 @@ _HEADS = (
 )
 _START_PLAIN = (
     "UPDATE job SET state = 3, run = run + 1, attempt = attempt + 1, worker = ?2, request = ?3,"
-    " claimed_at = ?4, blocked_ms = blocked_ms + ?5 WHERE seq IN carray(?1)"
+    " claimed_at = ?4 WHERE seq IN carray(?1)"
 )
 _START_GATED = (
     "UPDATE job SET state = 3, run = run + 1, attempt = attempt + 1, worker = ?2, request = ?3,"
@@ -86,11 +86,11 @@ class JobStarting(JobKeeping):
         lane = self._session.lanes.find(self._session.flows.thing(flow).lane)
         return read_heads(self._db.execute(_HEADS, (lane, flow, limit)).fetchall())
 
-    def start_plain(self, seqs: Sequence[int], worker: str, request: int, blocked_ms: int) -> None:
+    def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
         """Waiting jobs that hold nothing become running, claimed now."""
         who = self._session.words.number(worker)
         now = self._session.now
-        self._db.execute(_START_PLAIN, (number_list(seqs), who, request, now, blocked_ms))
+        self._db.execute(_START_PLAIN, (number_list(seqs), who, request, now))
 
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
         """As `start_plain`, with what each holds; the ticket is gone."""
