@@ -181,6 +181,33 @@ class StatsGroup(ConformanceGroup):
         waits = [(await rig.view(job.id)).runs[0].blocked_ms for job in (first, second)]
         assert waits == [0, 4_000]
 
+    async def test_wait_behind_a_shared_gate_is_measured_from_the_claim_that_met_it(
+        self, rig: Rig
+    ) -> None:
+        line = Slots("line", 2)
+        await rig.declare(line)
+        first, second, third, fourth = [
+            await rig.add(gates=(use_of(line),), due_at=rig.clock() + after)
+            for after in (-900, -800, -700, 1_000)
+        ]
+        worker = rig.worker()
+        runs = await worker.take(9)
+        assert [run.id for run in runs] == [first.id, second.id]
+        rig.clock.advance(4_000)
+        await worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        rig.clock.advance(500)
+        runs = await worker.take(9)
+        assert [run.id for run in runs] == [third.id, fourth.id]
+        await worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        fifth = await rig.add(gates=(use_of(line),), due_at=rig.clock())
+        rig.clock.advance(200)
+        assert await worker.take_ids(9) == [fifth.id]
+        waits = [
+            (await rig.view(job.id)).runs[0].blocked_ms
+            for job in (first, second, third, fourth, fifth)
+        ]
+        assert waits == [0, 0, 4_500, 3_500, 0]
+
 
 class TrailGroup(ConformanceGroup):
     """Who did what, when and why; newest first."""
