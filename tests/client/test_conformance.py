@@ -53,6 +53,9 @@ NOT_OVER_HTTP = {
     ),
     "test_job_without_a_due_time_is_due_now": "as before",
     "test_new_life_asks_those_given_again": "only a store is told of other candidates",
+    "test_claim_that_cannot_be_is_refused_and_starts_none[{'request': 0}]": (
+        "0 asks without a number"
+    ),
 }
 """What the suite asks of a store, and HTTP does not give; and why."""
 

@@ -36,7 +36,7 @@ async def test_server_killed_under_load_loses_nothing_and_runs_each_job_once(
     store = f"sqlite:///{tmp_path}/headway.db"
     with ServerProcess(store, tmp_path) as server:
         client = hw.Client(server.url, patience="30s")
-        async with at_work(server.url, app, lease="2s", concurrency=4):
+        async with at_work(server.url, app, lease="1m", concurrency=4):
             producing = asyncio.create_task(produce(client))
             await ended.until(20)
             server.kill()

@@ -85,8 +85,9 @@ class InThread:
         assert not self._thread.is_alive()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def served() -> Iterator[Served]:
+    # Empty each time: what is refused must not depend on what another case made.
     thread = InThread()
     assert thread.served is not None
     yield thread.served
