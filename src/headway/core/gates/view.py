@@ -131,7 +131,7 @@ class GateView:
         if self.kind is not GateKind.POOL:
             self.take_many(amount, 1)
             return None
-        kept = self._kept_from(order)
+        kept = self.kept_from(order)
         nearest = self._nearest(kept) if kept else None
         if nearest:
             nearest.free -= kept
@@ -152,13 +152,13 @@ class GateView:
 
     def _frees(self, order: tuple[int, int, int] | None) -> Sequence[int]:
         """What is free for a job of this order: of each member, or of the gate itself."""
-        kept = self._kept_from(order)
+        kept = self.kept_from(order)
         if not self.members or not self.free:
             return (self.free - kept,)
         nearest = self._nearest(kept) if kept else None
         return [one.free - (kept if one is nearest else 0) for one in self.members]
 
-    def _kept_from(self, order: tuple[int, int, int] | None) -> int:
+    def kept_from(self, order: tuple[int, int, int] | None) -> int:
         """Permits that are kept from a job of this order for one that comes before it."""
         one = self.reserved
         return one.amount if one is not None and order is not None and order > one.order else 0

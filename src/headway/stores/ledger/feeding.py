@@ -76,7 +76,7 @@ def _keep_waiting(book: GateBook, head: Head, gate: str) -> None:
     view = book.view(use)
     if view.is_short_for(use.amount) and view.reserve(head.id, head.order, use.amount):
         book.reserve(view)
-    arm(book, use)
+    arm(book, use, view.kept_from(head.order))
 
 
 def _never_fits(book: GateBook, head: Head, gate: str) -> bool:
@@ -129,12 +129,18 @@ def from_parked(book: GateBook, lane: str, n: int) -> None:
     counts.happened("fed", n)
 
 
-def arm(book: GateBook, use: GateUse) -> None:
-    """Sets the timer of a keyed gate that is shut now and opens by itself."""
+def arm(book: GateBook, use: GateUse, kept: int) -> None:
+    """Sets the timer of a keyed gate that is shut now and opens by itself.
+
+    Args:
+        book: the step's gates.
+        use: of a job that is parked there.
+        kept: what is reserved there for a job that comes before it.
+    """
     view = book.view(use)
-    if view.fits(use.amount):
+    if view.fits(use.amount + kept):
         return
-    at = book.opens_at(view, use.template, use.amount)
+    at = book.opens_at(view, use.template, min(use.amount + kept, view.most))
     if at is not None:
         _arm(book, use.name, at, use.template)
 

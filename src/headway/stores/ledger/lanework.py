@@ -257,7 +257,8 @@ class LaneClaim:
         for (gate, unfit), group in parks.items():
             self.ledger.jobs.park([park.head.order.seq for park in group], gate, unfit=unfit)
             if not unfit:
-                arm(self.book, use_at(group[0].head, gate))
+                use = use_at(group[0].head, gate)
+                arm(self.book, use, self.book.view(use).kept_from(group[0].head.order))
         if decision.parks:
             n = len(decision.parks)
             self.ledger.counts.move(self.lane, State.WAITING, State.PARKED, n)

@@ -97,7 +97,7 @@ local function keep_waiting(book, head, gate)
   then
     GateBook.reserve(book, view)
   end
-  Feeding.arm(book, use)
+  Feeding.arm(book, use, GateView.kept_from(view, head.order))
 end
 
 -- Moves the next parked heads of one flow into it, each with a ticket. Returns how many.
@@ -137,12 +137,14 @@ function Feeding.from_parked(lane, n)
 end
 
 -- Sets the timer of a keyed gate that is shut now and opens by itself.
-function Feeding.arm(book, use)
+--   use: of a job that is parked there; kept: what is reserved there for a job that comes before it.
+function Feeding.arm(book, use, kept)
   local view = GateBook.view(book, use)
-  if GateView.fits(view, use.amount) then
+  if GateView.fits(view, use.amount + kept) then
     return
   end
-  local at = GateBook.opens_at(book, view, use.template, use.amount)
+  local amount = math.min(use.amount + kept, view.most)
+  local at = GateBook.opens_at(book, view, use.template, amount)
   if at == nil then
     return
   end

@@ -30,7 +30,7 @@ function GateView.new(name, kind, template)
 end
 
 -- Permits that are kept from a job of this order (nil: none) for one that comes before it.
-local function kept_from(view, order)
+function GateView.kept_from(view, order)
   local one = view.reserved
   return one and order and Order.before(one.order, order) and one.amount or 0
 end
@@ -48,7 +48,7 @@ end
 
 -- What is free for a job of this order: of each member, or of the gate itself.
 local function frees(view, order)
-  local kept, free = kept_from(view, order), {}
+  local kept, free = GateView.kept_from(view, order), {}
   if #view.members == 0 or view.free == 0 then
     return { view.free - kept }
   end
@@ -121,7 +121,7 @@ function GateView.take(view, amount, order)
     GateView.take_many(view, amount, 1)
     return nil
   end
-  local kept = kept_from(view, order)
+  local kept = GateView.kept_from(view, order)
   local near = kept > 0 and nearest(view, kept) or nil
   if near then
     near.free = near.free - kept

@@ -1,7 +1,7 @@
 -- The claim of one lane: its flows are looked at, decided, and what starts or parks is written.
 -- needs: tables.jobs, tables.lanes, tables.counts
 -- needs: engine.claiming, engine.fairness, engine.feeding, engine.gate_book, engine.lane_flows
--- needs: engine.shut_spells, engine.takings
+-- needs: engine.gate_view, engine.shut_spells, engine.takings
 
 local LaneWork = {}
 
@@ -66,7 +66,9 @@ local function write_parks(work, parks)
   for _, group in ipairs(grouped(parks)) do
     Jobs.park(group.ids, group.gate, group.unfit)
     if not group.unfit then
-      Feeding.arm(work.book, GateBook.use_at(group.first, group.gate))
+      local use = GateBook.use_at(group.first, group.gate)
+      local kept = GateView.kept_from(GateBook.view(work.book, use), group.first.order)
+      Feeding.arm(work.book, use, kept)
     end
   end
   if #parks > 0 then
