@@ -187,7 +187,11 @@ def _told(decision: Decision) -> World:
         ],
         "parks": [[one.head.id, one.flow, one.gate, one.never_fits] for one in decision.parks],
         "again": decision.again,
-        "closed": decision.closed,
+        "closed": [[flow, *order] for flow, order in sorted(decision.closed.items())],
+        "reserved": {
+            name: [one.reserved.job, one.reserved.amount] if one.reserved else []
+            for name, one in decision.reserved.items()
+        },
     }
 
 
@@ -239,7 +243,17 @@ for place, given in ipairs(request) do
   end, function(flow, name)
     return ahead[flow .. name]
   end, given.n, given.free, fairness)
-  local answer = { starts = {}, parks = {}, again = decision.again, closed = decision.closed }
+  local answer = { starts = {}, parks = {}, again = decision.again, closed = {}, reserved = {} }
+  for flow, order in pairs(decision.closed) do
+    answer.closed[#answer.closed + 1] = { flow, order.priority, order.due_at, order.seq }
+  end
+  table.sort(answer.closed, function(a, b)
+    return a[1] < b[1]
+  end)
+  for _, view in ipairs(decision.reserved) do
+    local kept = view.reserved
+    answer.reserved[view.name] = kept and { kept.job, kept.amount } or {}
+  end
   for at, one in ipairs(decision.starts) do
     answer.starts[at] = { one.head.id, one.flow, one.members, one.candidate, one.gated }
   end

@@ -16,7 +16,7 @@
 --    free, so that no two wait for each other.
 -- 7. When a job with a ticket is parked elsewhere, the round ends, because the store must feed the
 --    next before the flow's order can be known.
--- needs: engine.cascade, engine.fairness, engine.gate_view, engine.order, engine.rank_heap
+-- needs: base.order, engine.cascade, engine.fairness, engine.gate_view, engine.rank_heap
 
 local Claiming = {}
 

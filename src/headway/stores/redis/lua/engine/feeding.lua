@@ -1,6 +1,6 @@
 -- Feeding: parked jobs are moved into their flows when their keyed gate has room.
--- needs: base.time, tables.jobs, tables.counts, tables.gates
--- needs: engine.claiming, engine.gate_book, engine.gate_view, engine.order, engine.wakes
+-- needs: base.order, base.time, tables.jobs, tables.counts, tables.gates
+-- needs: engine.claiming, engine.gate_book, engine.gate_view, engine.wakes
 
 local Feeding = {}
 

@@ -1,8 +1,8 @@
 -- The gates of one step: what room they have, what is taken and given back.
 --
 -- A book loads each gate once and is written once, at the end of the step.
--- needs: base.fail, base.time, tables.gates, tables.starts, tables.lanes
--- needs: engine.cascade, engine.gate_looks, engine.gate_view, engine.order, engine.pool, engine.slots
+-- needs: base.fail, base.order, base.time, tables.gates, tables.starts, tables.lanes
+-- needs: engine.cascade, engine.gate_looks, engine.gate_view, engine.pool, engine.slots
 
 local GateBook = {}
 

@@ -1,5 +1,5 @@
 -- A gate as one claim sees it: how much room it has now, and the permits taken meanwhile.
--- needs: engine.order, engine.pool, engine.slots
+-- needs: base.order, engine.pool, engine.slots
 
 local GateView = {}
 

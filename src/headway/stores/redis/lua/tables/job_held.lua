@@ -1,5 +1,5 @@
 -- What workers hold: running and awaiting jobs.
--- needs: base.keys, base.codec, tables.job_rows
+-- needs: base.keys, base.codec, base.order, tables.job_rows
 
 local JobHeld = {}
 
@@ -22,15 +22,7 @@ local function rows_in_order(ids)
   for _, row in pairs(rows) do
     ordered[#ordered + 1] = row
   end
-  table.sort(ordered, function(one, other)
-    if one.priority ~= other.priority then
-      return one.priority < other.priority
-    end
-    if one.due_at ~= other.due_at then
-      return one.due_at < other.due_at
-    end
-    return one.seq < other.seq
-  end)
+  table.sort(ordered, Order.before)
   return ordered
 end
 
