@@ -50,7 +50,8 @@ def feed_flow(book: GateBook, gate: str, flow: int) -> int:
         How many were moved.
     """
     jobs = book.ledger.jobs
-    heads = jobs.parked_heads(gate, flow, 1)
+    # Two, for who comes after the last that is fed needs a timer, if the gate opens by itself.
+    heads = jobs.parked_heads(gate, flow, 2)
     if heads and _never_fits(book, heads[0], gate):
         heads = _set_aside(book, gate, flow)
     if not heads:
@@ -59,24 +60,31 @@ def feed_flow(book: GateBook, gate: str, flow: int) -> int:
     view = book.view(use)
     if view.total() > 1:
         heads = jobs.parked_heads(gate, flow, min(view.total(), FEED_HEADS) + 1)
-    fed = _fitting(book, view, flow, heads) if view.free > 0 else []
+    fed, ahead = _fitting(book, view, flow, heads) if view.free > 0 else ([], 0)
     if fed:
         jobs.feed([head.order.seq for head, _ in fed], gate, [amount for _, amount in fed])
         lane = jobs.flow(flow).lane
         from_parked(book, lane, len(fed))
         book.ledger.wake(lane)
     if len(heads) > len(fed):
-        _keep_waiting(book, heads[len(fed)], gate)
+        _keep_waiting(book, heads[len(fed)], gate, ahead)
     return len(fed)
 
 
-def _keep_waiting(book: GateBook, head: Head, gate: str) -> None:
-    """Sees to it that a head that stays parked is fed one day."""
+def _keep_waiting(book: GateBook, head: Head, gate: str, ahead: int) -> None:
+    """Sees to it that a head that stays parked is fed one day.
+
+    Args:
+        book: the step's gates.
+        head: the first that was not fed.
+        gate: where it is parked.
+        ahead: what ticketed jobs before it ask for. They take it without another look at the gate.
+    """
     use = use_at(head, gate)
     view = book.view(use)
     if view.is_short_for(use.amount) and view.reserve(head.id, head.order, use.amount):
         book.reserve(view)
-    arm(book, use, view.kept_from(head.order))
+    arm(book, use, ahead + view.kept_from(head.order))
 
 
 def _never_fits(book: GateBook, head: Head, gate: str) -> bool:
@@ -88,29 +96,31 @@ def _set_aside(book: GateBook, gate: str, flow: int) -> list[Head]:
     """Heads that ask for more than their gate can give since it was lowered hold nobody back.
 
     Returns:
-        The head that is first now, if there is one.
+        Those that are first now: two, if there are as many.
     """
     jobs = book.ledger.jobs
     for _ in range(0, REFIT, FEED_HEADS):
         heads = jobs.parked_heads(gate, flow, FEED_HEADS)
         unfit = list(takewhile(lambda head: _never_fits(book, head, gate), heads))
         if not unfit:
-            return heads[:1]
+            return heads[:2]
         rows = jobs.load(head.id for head in unfit)
         for row in rows.values():
             row.unfit = True
         jobs.save(rows.values())
-    return jobs.parked_heads(gate, flow, 1)
+    return jobs.parked_heads(gate, flow, 2)
 
 
 def _fitting(
     book: GateBook, gate: GateView, flow: int, heads: list[Head]
-) -> list[tuple[Head, int]]:
+) -> tuple[list[tuple[Head, int]], int]:
+    """The first heads that fit, with their amounts, and what is ahead of the next one."""
     # What is reserved for one of them is not counted twice.
     tickets = [
         one for one in book.ledger.jobs.tickets(gate.name, flow) if not gate.is_reserved_for(one[0])
     ]
     fed: list[tuple[Head, int]] = []
+    ahead = 0
     for head in heads:
         amount = use_at(head, gate.name).amount
         ahead = sum(taken for order, taken in tickets if order < head.order)
@@ -119,7 +129,7 @@ def _fitting(
         fed.append((head, amount))
         if not gate.is_reserved_for(head.order):
             tickets.append((head.order, amount))
-    return fed
+    return fed, ahead
 
 
 def from_parked(book: GateBook, lane: str, n: int) -> None:
@@ -135,7 +145,7 @@ def arm(book: GateBook, use: GateUse, kept: int) -> None:
     Args:
         book: the step's gates.
         use: of a job that is parked there.
-        kept: what is reserved there for a job that comes before it.
+        kept: what jobs that come before it will take there.
     """
     view = book.view(use)
     if view.fits(use.amount + kept):

@@ -7,6 +7,7 @@ import pytest
 from headway.contract.operate import Edit, Verb
 from headway.contract.outcomes import Succeeded
 from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
@@ -15,6 +16,8 @@ from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import use_of
 
 REPO = Slots("repo:{url}", 1)
+LINE = Slots("line", 2)
+OFTEN = Rate("often:{phone}", 2, "2s")
 A, B = use_of(REPO, url="a"), use_of(REPO, url="b")
 
 
@@ -73,6 +76,26 @@ class TicketGroup(ConformanceGroup):
         await worker.settle(Succeeded(run_a.id, run_a.run))
         assert await worker.take_ids(9) == [last.id]
         assert (await rig.view(stuck.id)).parked_at == "repo:b"
+
+    async def test_head_behind_a_ticket_is_fed_when_the_window_of_a_rate_ends(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LINE, OFTEN)
+        often, worker = use_of(OFTEN, phone="1"), rig.worker()
+        for _ in range(2):
+            await rig.pass_time(1_000)
+            await rig.add(gates=(often,))
+            await worker.take_one()
+        waiting = await rig.add_many(2, gates=(use_of(LINE), often))
+        assert await worker.take() == []
+        await rig.add_many(2, gates=(use_of(LINE),))
+        holders = await worker.take(9)
+        await rig.pass_time(1_000)
+        assert await rig.states(*waiting) == [State.WAITING, State.PARKED]
+        # The first has its ticket and waits for the line; the window's next start is the second's.
+        await rig.pass_time(10_000)
+        await worker.settle(*(Succeeded(run.id, run.run) for run in holders))
+        assert await worker.take_ids(9) == [job.id for job in waiting]
 
     async def test_two_limits_that_alternate_lose_no_feed(self, rig: Rig) -> None:
         await rig.declare(REPO)

@@ -54,23 +54,25 @@ local function mark_unfit(book, gate, heads)
 end
 
 -- Heads that ask for more than their gate can give since it was lowered hold nobody back. Returns
--- the head that is first now, if there is one, in an array.
+-- those that are first now: two, if there are as many.
 local function set_aside(book, gate, flow)
   for _ = 1, REFIT / FEED_HEADS do
     local heads = Jobs.parked_heads(gate, flow, FEED_HEADS)
     if not mark_unfit(book, gate, heads) then
-      return { heads[1] }
+      return { heads[1], heads[2] }
     end
   end
-  return Jobs.parked_heads(gate, flow, 1)
+  return Jobs.parked_heads(gate, flow, 2)
 end
 
--- The ids and amounts of the first heads that fit beside the tickets before them.
+-- The ids and amounts of the first heads that fit beside the tickets before them, and what is ahead
+-- of the next one.
 local function fitting(gate, flow, heads, view)
   local tickets = Jobs.tickets(gate, flow)
-  local ids, amounts = {}, {}
+  local ids, amounts, ahead = {}, {}, 0
   for _, head in ipairs(heads) do
-    local amount, ahead = GateBook.use_at(head, gate).amount, 0
+    local amount = GateBook.use_at(head, gate).amount
+    ahead = 0
     for _, ticket in ipairs(tickets) do
       -- What is reserved for one of them is not counted twice.
       local counted = not GateView.is_reserved_for(view, ticket.order)
@@ -84,11 +86,12 @@ local function fitting(gate, flow, heads, view)
     ids[#ids + 1], amounts[#amounts + 1] = head.id, amount
     tickets[#tickets + 1] = { order = head.order, amount = amount }
   end
-  return ids, amounts
+  return ids, amounts, ahead
 end
 
 -- Sees to it that a head that stays parked is fed one day.
-local function keep_waiting(book, head, gate)
+--   ahead: what ticketed jobs before it ask for. They take it without another look at the gate.
+local function keep_waiting(book, head, gate, ahead)
   local use = GateBook.use_at(head, gate)
   local view = GateBook.view(book, use)
   if
@@ -97,12 +100,13 @@ local function keep_waiting(book, head, gate)
   then
     GateBook.reserve(book, view)
   end
-  Feeding.arm(book, use, GateView.kept_from(view, head.order))
+  Feeding.arm(book, use, ahead + GateView.kept_from(view, head.order))
 end
 
 -- Moves the next parked heads of one flow into it, each with a ticket. Returns how many.
 function Feeding.feed_flow(book, gate, flow)
-  local heads = Jobs.parked_heads(gate, flow, 1)
+  -- Two, for who comes after the last that is fed needs a timer, if the gate opens by itself.
+  local heads = Jobs.parked_heads(gate, flow, 2)
   if #heads > 0 and never_fits(book, heads[1], gate) then
     heads = set_aside(book, gate, flow)
   end
@@ -114,9 +118,9 @@ function Feeding.feed_flow(book, gate, flow)
   if total > 1 then
     heads = Jobs.parked_heads(gate, flow, math.min(total, FEED_HEADS) + 1)
   end
-  local ids, amounts = {}, {}
+  local ids, amounts, ahead = {}, {}, 0
   if view.free > 0 then
-    ids, amounts = fitting(gate, flow, heads, view)
+    ids, amounts, ahead = fitting(gate, flow, heads, view)
   end
   if #ids > 0 then
     Jobs.feed(ids, gate, amounts)
@@ -125,7 +129,7 @@ function Feeding.feed_flow(book, gate, flow)
     Wakes.wake(lane)
   end
   if #heads > #ids then
-    keep_waiting(book, heads[#ids + 1], gate)
+    keep_waiting(book, heads[#ids + 1], gate, ahead)
   end
   return #ids
 end
@@ -137,7 +141,7 @@ function Feeding.from_parked(lane, n)
 end
 
 -- Sets the timer of a keyed gate that is shut now and opens by itself.
---   use: of a job that is parked there; kept: what is reserved there for a job that comes before it.
+--   use: of a job that is parked there; kept: what jobs that come before it will take there.
 function Feeding.arm(book, use, kept)
   local view = GateBook.view(book, use)
   if GateView.fits(view, use.amount + kept) then
