@@ -20,6 +20,7 @@ from headway.runtime.chores.timetable import TimetableChore
 from headway.runtime.timing import Timing
 from headway.stores import open_store
 from headway.testing.clock import START_AT, FakeClock
+from headway.testing.jobs import JobFactory
 from tests.runtime.watched import WatchedStore, working
 
 MINUTE = 60_000
@@ -201,6 +202,28 @@ class Asked:
     def __getattr__(self, name: str) -> Any:
         self.names.append(name)
         return getattr(self.store, name)
+
+
+async def test_sweep_logs_the_jobs_that_it_makes_dead(
+    still: Store,
+    clock: FakeClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("headway.runtime.chores.sweep.DEAD_LOGGED", 2)
+    make = JobFactory(clock)
+    jobs = make.many(3, kind="greet", expires_at=clock() + 1_000)
+    await still.enqueue(jobs)
+    clock.advance(1_000)
+    with pytest.raises(asyncio.CancelledError):
+        await Sweep(still, Rests(1)).run()
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    first, second, _ = sorted(job.id for job in jobs)
+    assert lines == [
+        f"job dead kind=greet id={first} attempt=0 error='expired'",
+        f"job dead kind=greet id={second} attempt=0 error='expired'",
+        "dead without a line of their own: 1 more jobs",
+    ]
 
 
 async def test_sweeps_ask_for_the_time_again_only_when_a_moment_is_near(still: Store):

@@ -15,6 +15,7 @@ class SweepReply:
         expired: jobs that never started in time.
         promoted: scheduled jobs that became waiting.
         fed: parked jobs that were moved into their flow.
+        dead: ids of the jobs that are dead now, whatever of the above ended them.
         removed: jobs and lines of the trail past their retention.
         next_at: when there is something to sweep again, if that is known.
         again: more is due now.
@@ -25,6 +26,7 @@ class SweepReply:
     expired: int = 0
     promoted: int = 0
     fed: int = 0
+    dead: tuple[str, ...] = ()
     removed: int = 0
     next_at: int | None = None
     again: bool = False

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 
 from headway.contract.store import Store
-from headway.contract.views import StatsQuery
+from headway.contract.views import JobsQuery, StatsQuery
 from headway.core.job import TRAIL_KEPT_MS
 from headway.runtime.persist import PASSING
 from headway.runtime.timing import Timing
 
 SWEEP_SIZE = 500
+DEAD_LOGGED = 100
+"""Jobs that one sweep made dead and that get a line each."""
 LONGEST = 2.0
 """Seconds after which to look again: what others do may have made something due earlier."""
 SHORTEST = 0.02
@@ -34,6 +36,8 @@ class Sweep:
         while True:
             try:
                 reply = await self._store.sweep(SWEEP_SIZE, keep_trail_ms=self._keep_trail_ms)
+                if reply.dead:
+                    await self._log_dead(reply.dead)
                 if reply.again:
                     await self._timing.pause(0)
                 else:
@@ -41,6 +45,16 @@ class Sweep:
             except PASSING as error:
                 _log.warning("sweep: %s", error)
                 await self._timing.pause(LONGEST)
+
+    async def _log_dead(self, ids: tuple[str, ...]) -> None:
+        """Log a line for each: no worker does it, for these jobs ended without one."""
+        jobs = (await self._store.read(JobsQuery(ids=ids[:DEAD_LOGGED]))).rows
+        for job in jobs:
+            error = job.error or job.reason
+            said = {"kind": job.kind, "id": job.id, "attempt": job.attempt, "error": error}
+            _log.error("job dead kind=%(kind)s id=%(id)s attempt=%(attempt)d error=%(error)r", said)
+        if len(ids) > len(jobs):
+            _log.error("dead without a line of their own: %d more jobs", len(ids) - len(jobs))
 
     async def _rest(self, next_at: int | None) -> None:
         """Waits for the moment, by the store's time, but not for longer than the longest rest."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headway.contract.claims import BeatRequest
 from headway.contract.outcomes import Failed, HandedOver, Succeeded, Verdict
 from headway.core.gates.slots import Slots
+from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.conformance.base import ConformanceGroup
 from headway.testing.conformance.rig import Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.jobs import use_of
+from headway.testing.jobs import POLICY, use_of
 
 LINE = Slots("line", 1)
 
@@ -250,6 +253,22 @@ class SweepGroup(ConformanceGroup):
         rig.clock.advance(LEASE_MS)
         reply = await rig.store.sweep(100)
         assert (reply.lost, reply.expired, reply.promoted) == (1, 1, 1)
+
+    async def test_sweep_names_the_jobs_that_it_made_dead(self, rig: Rig) -> None:
+        once = replace(POLICY, retry=RetryPolicy(attempts=1))
+        last = await rig.add(policy=once, expires_at=None)
+        again = await rig.add(expires_at=None)
+        awaiting = await rig.add(policy=once, expires_at=None)
+        worker = rig.worker()
+        run = {run.id: run for run in await worker.take(3)}[awaiting.id]
+        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=LEASE_MS))
+        late = await rig.add(expires_at=rig.clock() + 1_000)
+        rig.clock.advance(LEASE_MS)
+        replies = await rig.sweep()
+        named = [job for reply in replies for job in reply.dead]
+        assert sorted(named) == sorted((last.id, awaiting.id, late.id))
+        assert (await rig.view(again.id)).state is State.SCHEDULED
+        assert [reply.dead for reply in await rig.sweep()] == [()]
 
     async def test_sweep_is_bounded_and_says_that_more_is_due(self, rig: Rig) -> None:
         await rig.add_many(5, expires_at=rig.clock() + 1_000)

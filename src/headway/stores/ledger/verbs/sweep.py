@@ -44,6 +44,7 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
         expired=expired,
         promoted=promoted,
         fed=fed,
+        dead=tuple(sorted(row.id for row in step.rows.values() if row.state is State.DEAD)),
         removed=removed + lines,
         next_at=_next_at(ledger),
         again=n in {workers, held, expired, late, timers, removed, lines},
