@@ -69,6 +69,7 @@ def assert_intervals_follow_the_wall_clock(spec: HoursSpec, zone: str, start: da
         assert is_open(found, each.at + MINUTE_MS - 1) == expected
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", HOURS)
 @pytest.mark.parametrize(("zone", "year"), CHANGES)
 def test_an_instant_is_open_exactly_when_the_wall_clock_is_inside_a_span(zone, year, name):

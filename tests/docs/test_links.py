@@ -34,12 +34,7 @@ def _wrong(page: Page, target: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
-    "page",
-    [page for page in PAGES.values() if page.path.is_relative_to(ROOT / "docs")],
-    ids=lambda page: page.name,
-)
-def test_every_page_can_be_reached_from_the_index(page: Page) -> None:
+def test_every_page_can_be_reached_from_the_index() -> None:
     reached, ahead = {INDEX}, [INDEX]
     while ahead:
         here = ahead.pop()
@@ -48,7 +43,8 @@ def test_every_page_can_be_reached_from_the_index(page: Page) -> None:
             if there in PAGES and there not in reached:
                 reached.add(there)
                 ahead.append(there)
-    assert page.path in reached
+    docs = {path for path, page in PAGES.items() if page.path.is_relative_to(ROOT / "docs")}
+    assert docs - reached == set()
 
 
 @pytest.mark.parametrize(

@@ -305,6 +305,7 @@ FAULTS: list[tuple[Callable[[World], None], str]] = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("spoil", "rule"), FAULTS, ids=[spoil.__name__ for spoil, _ in FAULTS])
 def test_a_planted_fault_is_named(world: World, spoil: Callable[[World], None], rule: str) -> None:
     spoil(world)

@@ -11,7 +11,7 @@ import pytest
 from headway.contract.clock import Clock
 from headway.contract.store import Store
 from headway.stores import open_store
-from tests.machine.machine import LONG, SHORT, StoresMachine
+from tests.machine.machine import LONG, StoresMachine
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 
 
@@ -36,11 +36,6 @@ def serve(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[None
     with fresh_database(fast_postgres_server.url) as url:
         PostgresMachine.url = url
         yield
-
-
-@pytest.mark.timeout(300)
-class TestPostgresEqualsMemory(PostgresMachine.TestCase):
-    settings = SHORT
 
 
 @pytest.mark.slow

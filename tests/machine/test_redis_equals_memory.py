@@ -9,7 +9,7 @@ import pytest
 from headway.contract.clock import Clock
 from headway.contract.store import Store
 from headway.stores import open_store
-from tests.machine.machine import LONG, SHORT, StoresMachine
+from tests.machine.machine import LONG, StoresMachine
 from tests.servers.redis import GivenRedis, RedisServer
 
 
@@ -21,14 +21,6 @@ class RedisMachine(StoresMachine):
 
     def open(self, clock: Clock) -> Store:
         return open_store(f"{self.url}?namespace=machine-{uuid4().hex}", clock=clock)
-
-
-class TestRedisEqualsMemory(RedisMachine.TestCase):
-    settings = SHORT
-
-    @pytest.fixture(autouse=True)
-    def serve(self, redis_server: RedisServer | GivenRedis) -> None:
-        RedisMachine.url = redis_server.url
 
 
 @pytest.mark.slow

@@ -152,6 +152,7 @@ class Shares:
             del self.world.jobs[job.id]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("block", range(4))
 def test_no_tenant_is_passed_by_more_than_two_starts_of_each(block: int) -> None:
     for seed in range(block * 6, block * 6 + 6):

@@ -42,6 +42,7 @@ async def other_place(place_database: str) -> AsyncIterator[Place]:
     made.forget()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", list(OPERATIONS))
 async def test_operation_of_which_each_reply_was_lost_once_has_been_done_once(
     place: Place, other_place: Place, way: Proxy, name: str

@@ -135,6 +135,7 @@ async def test_program_begins_on_the_schema_of_a_later_one(url: str, tmp_path: P
     await day(declared(url))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", range(NEEDED, latest() + 1))
 async def test_program_works_on_every_older_schema_that_it_says_it_knows(
     url: str, tmp_path: Path, number: int

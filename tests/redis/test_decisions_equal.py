@@ -61,6 +61,7 @@ def maps(value: Any) -> Any:
     return value
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(20))
 def test_random_worlds_are_decided_as_core_decides_them(lua: Snippets, seed: int) -> None:
     random = Random(seed)

@@ -27,6 +27,7 @@ def way(redis_server: RedisServer | GivenRedis) -> Iterator[Proxy]:
         yield proxy
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", list(OPERATIONS))
 async def test_operation_of_which_each_reply_was_lost_once_has_been_done_once(
     redis_server: RedisServer | GivenRedis, way: Proxy, name: str

@@ -229,6 +229,7 @@ def _look_at_worker(pair: Pair, worker: str) -> None:
     assert lua.call("Jobs.taken_by", worker, 2**40) == taken
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(3))
 def test_every_question_is_answered_as_by_the_reference(lua: Snippets, seed: int) -> None:
     pair = Pair(lua, seed)

@@ -115,6 +115,7 @@ async def test_store_that_cannot_go_on_stops_the_worker_loudly(store: WatchedSto
         await asyncio.wait_for(app.worker().run(), LIMIT)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize("operation", ["claim", "settle", "beat", "sweep", "wait"])
 async def test_operation_that_fails_is_repeated_and_every_job_runs_once(

@@ -115,6 +115,7 @@ def refusals(adapter: TypeAdapter[Any], body: object) -> list[Any]:
     return []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("route", BODIES)
 def test_faults_of_a_body_are_told_in_the_terms_of_its_json(route: str):
     adapter: TypeAdapter[Any] = TypeAdapter(BODIES[route])

@@ -151,7 +151,6 @@ def nothing_twice(world: World) -> None:
 @pytest.mark.parametrize(
     ("where", "seed", "requests"),
     [
-        ("memory", 1, SHORT),
         ("sqlite", 2, SHORT),
         *(
             pytest.param(where, seed, LONG, marks=[pytest.mark.slow, pytest.mark.timeout(400)])

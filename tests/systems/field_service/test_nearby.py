@@ -277,6 +277,7 @@ async def test_what_is_looked_at_of_many_at_one_address_follows_from_what_is_wan
         assert len(looked_at) <= 14
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("analyzed", [False, True])
 async def test_no_question_scans_a_table(directory: Directory, url: str, analyzed: bool) -> None:
     people = crowd(random.Random(5), 1_500)

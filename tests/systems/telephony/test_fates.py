@@ -91,6 +91,7 @@ async def closing(provider: Provider):
         await provider.close()
 
 
+@pytest.mark.sampled
 @BOTH
 @pytest.mark.parametrize("act", NOBODY_KNOWS.values(), ids=NOBODY_KNOWS.keys())
 async def test_what_does_not_say_what_became_of_the_call_is_unsure_and_asked_once(
@@ -186,6 +187,7 @@ async def test_a_refusal_that_is_not_in_the_providers_words_concerns_the_provide
         assert (refused.value.concerns, refused.value.provider_code) == ("provider", "")
 
 
+@pytest.mark.sampled
 @BOTH
 @pytest.mark.parametrize("act", NOBODY_KNOWS.values(), ids=NOBODY_KNOWS.keys())
 async def test_who_cannot_be_asked_does_not_say_that_there_is_no_call(make: Make, act: Act) -> None:
