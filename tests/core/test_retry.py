@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from headway.core.errors import InvalidValue
 from headway.core.retry import Backoff
 
 
@@ -23,3 +26,26 @@ def test_delays_are_between_half_and_all_of_what_grows_to_the_cap_unless_another
         delays = {policy.delay_ms(attempt, f"job {job}:{attempt}") for job in range(200)}
         assert whole // 2 <= min(delays) < 0.55 * whole
         assert 0.95 * whole < max(delays) <= whole
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"attempts": 0},
+        {"factor": 0.99},
+        {"factor": 1000.5},
+        {"jitter": "some"},
+        {"base": "2s", "cap": "1999ms"},
+    ],
+)
+def test_backoff_beyond_its_limits_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue):
+        Backoff(**given)
+
+
+def test_backoff_at_its_limits_is_accepted() -> None:
+    once = Backoff(attempts=1, base="2s", factor=1, cap="2s", jitter="none")
+    assert [once.delay_ms(attempt, "seed") for attempt in (1, 2, 9)] == [2_000] * 3
+    assert [once.exhausted(attempt) for attempt in (0, 1)] == [False, True]
+    # So many attempts that the delay without its cap is beyond every float.
+    assert Backoff(factor=1000, jitter="none").delay_ms(10_000, "seed") == 3_600_000

@@ -79,8 +79,11 @@ class EditGroup(ConformanceGroup):
         worker = rig.worker()
         assert await worker.take_ids(9) == [holder.id]
         assert await rig.state(second.id) is State.PARKED
+        rig.clock.advance(4_000)
         await rig.act(Verb.EDIT, second.id, edit=Edit(gates=()))
+        rig.clock.advance(500)
         assert await worker.take_ids(9) == [second.id]
+        assert (await rig.view(second.id)).runs[0].blocked_ms == 4_000
         await worker.say(Succeeded(holder.id, 1))
         assert await worker.take_ids(9) == [third.id]
 

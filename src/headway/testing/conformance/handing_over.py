@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -105,6 +106,14 @@ class HandOverGroup(ConformanceGroup):
         assert await rig.worker().take(5) == []
         await rig.tell(call.key)
         assert await rig.state(call.id) is State.SUCCEEDED
+
+    async def test_progress_ends_the_doubt_and_nothing_else(self, rig: Rig) -> None:
+        call = await dial(rig)
+        await rig.pass_time(LEASE_MS + 1)
+        before = await rig.view(call.id)
+        assert before.in_doubt is True
+        await rig.store.signal(Signal(key=call.key, event="ring", kind=SignalKind.PROGRESS))
+        assert await rig.view(call.id) == replace(before, in_doubt=False)
 
     async def test_worker_that_lost_its_lease_after_hand_over_can_write_nothing_more(
         self, rig: Rig

@@ -281,7 +281,11 @@ class SweepGroup(ConformanceGroup):
         assert done == 5
 
     async def test_sweep_takes_a_dead_workers_jobs_in_parts_and_in_order(self, rig: Rig) -> None:
-        jobs = await rig.add_many(25)
+        made = [
+            await rig.add(priority=n // 5, due_at=rig.clock() - 900 + n // 2)
+            for n in reversed(range(25))
+        ]
+        jobs = sorted(made, key=lambda job: (job.priority, job.due_at or 0))
         worker, other = rig.worker(), rig.worker()
         runs = await worker.take(25)
         handed = [HandedOver(r.id, r.run, key=r.id, timeout_ms=600_000) for r in runs[5:8]]

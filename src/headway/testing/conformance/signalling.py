@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headway.contract.outcomes import (
@@ -30,6 +32,7 @@ class SignalGroup(ConformanceGroup):
         [
             (Decided.SUCCEEDED, State.SUCCEEDED),
             (Decided.DEAD, State.DEAD),
+            (Decided.DECLINED, State.DEAD),
             (Decided.RETRY, State.SCHEDULED),
         ],
     )
@@ -46,15 +49,28 @@ class SignalGroup(ConformanceGroup):
         assert await rig.used("line") == 0
         if decided is Decided.SUCCEEDED:
             assert view.result == b'{"sec":9}'
-        if decided is Decided.DEAD:
-            assert view.reason == "hung up"
+        assert view.reason == "hung up"
+        assert view.runs[0].error == ("hung up" if decided is Decided.RETRY else "")
+
+    @pytest.mark.parametrize(
+        ("decided", "reason"),
+        [(Decided.DEAD, "failed"), (Decided.DECLINED, "declined"), (Decided.RETRY, "failed")],
+    )
+    async def test_failure_by_a_signal_without_a_reason_has_one(
+        self, rig: Rig, decided: Decided, reason: str
+    ) -> None:
+        call = await dial(rig)
+        await rig.tell(call.key, decided)
+        assert (await rig.view(call.id)).reason == reason
 
     async def test_retry_by_signal_can_say_when_and_uses_an_attempt(self, rig: Rig) -> None:
         call = await dial(rig)
         await rig.store.signal(
-            Signal(key=call.key, event="e", decided=Decided.RETRY, after_ms=5_555)
+            Signal(key=call.key, event="e", decided=Decided.RETRY, after_ms=5_555, reason="engaged")
         )
-        assert (await rig.view(call.id)).due_at == rig.clock() + 5_555
+        view = await rig.view(call.id)
+        assert view.due_at == rig.clock() + 5_555
+        assert (view.reason, view.error, view.runs[0].error) == ("engaged",) * 3
         rig.clock.advance(5_555)
         run = await rig.worker().take_one()
         assert (run.run, run.attempt) == (2, 2)
@@ -66,13 +82,23 @@ class SignalGroup(ConformanceGroup):
             run = await worker.take_one()
             await worker.say(HandedOver(run.id, run.run, key=f"call-{number}", timeout_ms=9_000))
             key = f"call-{number}"
-            await rig.store.signal(Signal(key=key, event=key, decided=Decided.RETRY, after_ms=0))
-        assert await rig.state(job.id) is State.DEAD
+            await rig.store.signal(
+                Signal(key=key, event=key, decided=Decided.RETRY, after_ms=0, reason=key)
+            )
+        view = await rig.view(job.id)
+        assert (view.state, view.reason, view.error) == (State.DEAD, "call-3", "call-3")
 
     async def test_job_and_run_are_a_key_of_their_own(self, rig: Rig) -> None:
         call = await dial(rig)
         assert (await rig.tell(f"{call.id}:{call.run}")).answer is Heard.APPLIED
         assert await rig.state(call.id) is State.SUCCEEDED
+
+    async def test_key_that_is_nearly_a_reference_names_no_run(self, rig: Rig) -> None:
+        call = await dial(rig)
+        for tail in ("", ":", ":x", ":2", ":1:1", ":\u0661", ":\u00b9", ":0000000001"):
+            reply = await rig.tell(f"{call.id}{tail}")
+            assert (reply.answer, reply.job) == (Heard.KEPT, None), tail
+        assert (await rig.tell("nobody:1")).answer is Heard.KEPT
 
     async def test_duplicate_event_answers_already_and_changes_nothing(self, rig: Rig) -> None:
         call = await dial(rig)
@@ -204,6 +230,43 @@ class SignalGroup(ConformanceGroup):
         run = await worker.take_one()
         await worker.say(HandedOver(run.id, run.run, key="call-2", timeout_ms=9_000_000))
         assert await rig.state(other.id) is State.AWAITING
+
+    async def test_event_that_was_kept_too_long_is_forgotten_alone(self, rig: Rig) -> None:
+        jobs = await rig.add_many(2)
+        await rig.tell("call-1", Decided.DEAD, event="a")
+        rig.clock.advance(HOUR_MS // 2)
+        await rig.tell("call-1", event="b")
+        await rig.tell("call-2", event="a")
+        await rig.pass_time(HOUR_MS // 2)
+        worker = rig.worker()
+        for key in ("call-1", "call-2"):
+            run = await worker.take_one()
+            await worker.say(HandedOver(run.id, run.run, key=key, timeout_ms=9_000))
+        assert await rig.states(*jobs) == [State.SUCCEEDED] * 2
+
+    async def test_each_kept_event_is_applied_once_as_the_runs_of_its_key_come(
+        self, rig: Rig
+    ) -> None:
+        jobs = await rig.add_many(3)
+        await rig.tell("call-1", Decided.DEAD)
+        await rig.tell("call-1")
+        worker = rig.worker()
+        for _ in jobs:
+            run = await worker.take_one()
+            await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        assert await rig.states(*jobs) == [State.DEAD, State.SUCCEEDED, State.AWAITING]
+
+    async def test_event_that_was_kept_under_one_key_and_applied_under_another_is_applied_once(
+        self, rig: Rig
+    ) -> None:
+        call = await dial(rig)
+        ring = Signal(key="CA77", event="ring", kind=SignalKind.PROGRESS, extend_ms=60_000)
+        assert (await rig.store.signal(ring)).answer is Heard.KEPT
+        assert (await rig.store.signal(replace(ring, key=call.key))).answer is Heard.APPLIED
+        deadline_at = rig.clock() + 60_000
+        rig.clock.advance(1_000)
+        await call.worker.say(KnownAs(call.id, call.run, key="CA77"))
+        assert (await rig.view(call.id)).deadline_at == deadline_at
 
     async def test_early_duplicate_is_kept_once(self, rig: Rig) -> None:
         await rig.add()

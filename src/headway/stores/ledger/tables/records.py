@@ -49,7 +49,7 @@ class SignalTable(Protocol):
         ...
 
     def save(self, row: SignalRow) -> None:
-        """Writes an event."""
+        """Writes an event; one that is written again (a parcel put in twice) is the same."""
         ...
 
     def kept(self, key: str) -> list[SignalRow]:

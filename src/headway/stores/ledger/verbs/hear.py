@@ -55,7 +55,7 @@ def check_signal(event: Signal) -> None:
 
 def _find(step: Step, key: str) -> tuple[JobRow, int] | None:
     known = step.ledger.signals.known(key)
-    if known is None and key.count(":") == 1:
+    if known is None:
         # A job's own reference is known from its claim on, before it hands over.
         job, _, run = key.partition(":")
         known = (job, int(run)) if run.isascii() and run.isdigit() and len(run) < 10 else None

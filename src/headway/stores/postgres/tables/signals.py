@@ -34,9 +34,7 @@ _IS_KEPT = Ask(
 )
 _SAVE = Tell(
     "INSERT INTO @event (hash, scope, event, key, at, kept_until, payload)"
-    " VALUES ($1, $2, $3, $4, $5, $6::bigint, $7) ON CONFLICT (hash) DO UPDATE SET"
-    " key = excluded.key, at = excluded.at, kept_until = excluded.kept_until,"
-    " payload = excluded.payload",
+    " VALUES ($1, $2, $3, $4, $5, $6::bigint, $7) ON CONFLICT (hash) DO NOTHING",
     of("event"),
 )
 _KEPT = Ask(

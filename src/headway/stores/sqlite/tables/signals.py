@@ -26,9 +26,7 @@ _HEARD = (
 _IS_KEPT = "SELECT kept_until IS NOT NULL FROM event WHERE scope = ? AND event = ?"
 _SAVE = (
     "INSERT INTO event (scope, event, key, at, kept_until, payload)"
-    " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (scope, event) DO UPDATE SET"
-    " key = excluded.key, at = excluded.at, kept_until = excluded.kept_until,"
-    " payload = excluded.payload"
+    " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (scope, event) DO NOTHING"
 )
 _KEPT = (
     "SELECT scope, event, key, at, kept_until, payload FROM event INDEXED BY event_kept"
@@ -76,7 +74,7 @@ class SqliteSignals:
         return _row(row) if row is not None else None
 
     def save(self, row: SignalRow) -> None:
-        """Writes an event."""
+        """Writes an event; one that is written again is the same."""
         kept = (row.kept_until is not None) - self._is_kept(row)
         if kept:
             self._session.numbers.add(KEPT_EVENTS, kept)

@@ -1,0 +1,38 @@
+"""The limits of what is declared as a gate: what is just accepted, and what just refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headway.core.errors import InvalidValue
+from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
+from headway.core.gates.spec import GateSpec
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda: Rate("pace", 1, "0ms"),
+        lambda: Rate("pace", -1, "1s"),
+        lambda: Pool("lines", {"a": -1}),
+        lambda: Pool("lines", ["a", "b", "a"]),
+        lambda: Pool("lines", ["a", ""]),
+        lambda: Pool("lines", "abc"),
+        lambda: Pool("lines", {"a", "b"}),  # type: ignore[arg-type]
+        lambda: Pool("lines", ["a"], strategy="random"),  # type: ignore[arg-type]
+    ],
+)
+def test_gate_beyond_its_limits_is_refused(declare: Callable[[], GateSpec]) -> None:
+    with pytest.raises(InvalidValue):
+        declare()
+
+
+def test_gate_that_lets_nothing_pass_or_has_the_shortest_window_is_accepted() -> None:
+    rate = Rate("pace", 0, "1ms")
+    assert (rate.limit, rate.per_ms) == (0, 1)
+    assert Pool("lines", {"a": 0}).members == (("a", 0),)
+    assert Pool("lines", ["a", "b"]).members == (("a", 1), ("b", 1))
+    assert Pool("lines", []).members == ()
