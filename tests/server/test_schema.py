@@ -70,7 +70,8 @@ CONFIG = schemathesis.Config.from_dict(
 SCHEMA = schemathesis.openapi.from_dict(described(), config=CONFIG)
 QUERY = {
     f"{method.upper()} {path}": {
-        one["name"]: one["schema"]
+        # With the components, for a parameter may refer to them.
+        one["name"]: {**one["schema"], "components": SCHEMA.raw_schema["components"]}
         for one in operation.get("parameters", ())
         if one["in"] == "query"
     }

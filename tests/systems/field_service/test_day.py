@@ -56,6 +56,8 @@ async def out_of_turn(field: FieldRig, request: str) -> None:
     asked = [one["technician"] for one in told["asked"]]
     if told["offer"] is not None:
         asked.append(told["offer"]["technician"])
+    # Each once: whoever was asked several times and has it is answered 200 each time.
+    asked = list(dict.fromkeys(asked))
     replies = await asyncio.gather(*(field.say(request, "accept", one) for one in asked))
     assert sum(one.status_code == 200 for one in replies) <= 1
 
