@@ -11,9 +11,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import headway as hw
-from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.core.job import MAX_BATCH, NewJob
 from headway.runtime import event_loop
+from headway.runtime.persist import PASSING
 from headway.stores import open_store
 from tests.torture import flag
 from tests.torture.fate import Fate
@@ -104,7 +104,7 @@ def _open(url: str) -> hw.Store:
     for _ in range(int(AWAY_S / PAUSE_S)):
         try:
             return open_store(url)
-        except StoreUnavailable:
+        except PASSING:
             time.sleep(PAUSE_S)
     return open_store(url)
 
@@ -185,7 +185,7 @@ class _Process:
         while True:
             try:
                 return [one.id for one in await self.app.send_many_async(jobs)]
-            except (StoreUnavailable, OutcomeUnknown):
+            except PASSING:
                 await asyncio.sleep(PAUSE_S)
             jobs = [job if job.key is None else replace(job, id=str(uuid4())) for job in jobs]
             for job in jobs:
