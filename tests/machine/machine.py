@@ -439,4 +439,4 @@ _COMMON = settings(
     suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
 )
 SHORT = settings(_COMMON, max_examples=10, stateful_step_count=100)
-LONG = settings(_COMMON, max_examples=60, stateful_step_count=250)
+LONG = settings(_COMMON, max_examples=40, stateful_step_count=250)

@@ -115,7 +115,7 @@ def _result() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_a_quick_bench_measures_and_finds_every_job_done_once(tmp_path: Path) -> None:
     store = _measured(tmp_path, "sqlite", "one,drain,burst,size", "huey,litequeue")
     assert store["faults"] == []
@@ -124,7 +124,7 @@ def test_a_quick_bench_measures_and_finds_every_job_done_once(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("store", ["postgres", "redis"])
 def test_a_quick_bench_starts_the_server_of_its_store(tmp_path: Path, store: str) -> None:
     found = _measured(tmp_path, store, "drain", "none")

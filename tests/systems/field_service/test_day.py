@@ -156,8 +156,7 @@ def nothing_twice(world: World) -> None:
         ("sqlite", 2, SHORT),
         *(
             pytest.param(where, seed, LONG, marks=[pytest.mark.slow, pytest.mark.timeout(400)])
-            for where in ("memory", "sqlite", "postgresql", "redis")
-            for seed in (3, 4, 5)
+            for where, seed in (("memory", 3), ("sqlite", 4), ("postgresql", 5), ("redis", 6))
         ),
     ],
 )
