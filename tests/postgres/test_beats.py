@@ -19,7 +19,7 @@ from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.signalling import TOGETHER
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
-from tests.plain import assert_clean, claim, count, job, jobs
+from tests.plain import assert_clean, claim, count, job, jobs, succeed
 from tests.postgres.places import Place
 from tests.postgres.test_out_of_order import Held
 
@@ -128,18 +128,26 @@ async def test_beat_that_read_the_lease_before_a_new_epoch_does_not_bring_it_bac
     assert await count(store, "running") == 0
 
 
-async def test_claim_and_beat_of_a_worker_at_once_lose_nothing_of_each_other(
-    place: Place, clock: FakeClock
+@pytest.mark.parametrize("beats", [1, 2])
+@pytest.mark.parametrize("known", [True, False])
+async def test_claim_and_beats_of_a_worker_at_once_lose_nothing_of_each_other(
+    place: Place, clock: FakeClock, beats: int, *, known: bool
 ) -> None:
     store = place.open(clock)
     await store.enqueue(jobs(0, 2))
     first = (await claim(store, n=1)).jobs
-    await beat(store, *first)
+    if known:
+        await beat(store, *first)
+    else:
+        await succeed(store, [(one.id, one.run) for one in first])
+        place.sql("DELETE FROM @worker")
+        first = []
     slow = Held(store._turns)
     late = asyncio.ensure_future(claim(store, request=2, n=1))
     await slow.until_it_came()
     clock.advance(20_000)
-    extended: BeatReply = await beat(store, *first, lease_ms=90_000)
+    for _ in range(beats):
+        extended: BeatReply = await beat(store, *first, lease_ms=90_000)
     slow.through.set()
     second = (await late).jobs
     assert (await late).lease_until == extended.lease_until

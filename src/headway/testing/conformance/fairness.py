@@ -176,3 +176,21 @@ class FairnessGroup(ConformanceGroup):
         await worker.settle(Succeeded(held.id, held.run))
         got = shares(await one_by_one(worker, 40))
         assert abs(got["acme"] - got["beta"]) <= 2
+
+    async def test_tenant_that_runs_out_within_a_claim_has_no_start_counted_twice(
+        self, rig: Rig
+    ) -> None:
+        """Beside a third that is held, and has had less than both."""
+        await rig.declare(LINE)
+        worker = await fair_lane(rig)
+        await rig.add(tenant="core", gates=(use_of(LINE),), priority=9)
+        for tenant in ("acme", "beta"):
+            await rig.add_many(10, tenant=tenant, priority=1)
+        assert "core" not in shares(await one_by_one(worker, 20))
+        await rig.cap("line", 0)
+        await rig.add_many(5, tenant="acme")
+        await rig.add_many(10, tenant="beta")
+        assert shares(await worker.take(15)) == {"acme": 5, "beta": 10}
+        for tenant in ("acme", "beta"):
+            await rig.add_many(10, tenant=tenant)
+        assert shares(await one_by_one(worker, 10)) == {"acme": 5, "beta": 5}
