@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from headway.contract.claims import BeatReply, BeatRequest
-from headway.contract.outcomes import HandedOver, SettleRequest
+from headway.contract.outcomes import HandedOver, SettleRequest, Succeeded
 from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
 from headway.core.errors import InvalidValue
 from headway.core.state import State
@@ -32,6 +32,22 @@ def beat(store: PostgresStore, *held: Any, worker: str = "w", **fields: Any) -> 
     running = tuple((one.id, one.run) for one in held)
     given = {"request": 1, "lease_ms": LEASE_MS, **fields}
     return store.beat(BeatRequest(worker=worker, running=running, **given))
+
+
+async def until_it_waits(place: Place, call: asyncio.Future[Any]) -> None:
+    """Until the server keeps a call of the place's store waiting for a lock.
+
+    Raises:
+        AssertionError: the call is done, and has waited for none.
+    """
+    waits = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    async with asyncio.timeout(LIMIT):
+        while place.sql(waits) == [(0,)]:
+            assert not call.done()
+            await pause(0)
 
 
 def news(number: int) -> Signal:
@@ -126,6 +142,47 @@ async def test_beat_that_read_the_lease_before_a_new_epoch_does_not_bring_it_bac
     reply: BeatReply = await late
     assert reply.lost == tuple((one.id, one.run) for one in held)
     assert await count(store, "running") == 0
+
+
+async def test_beat_that_commits_while_a_new_epoch_ends_the_leases_does_not_outlive_it(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue([job(1)])
+    held = (await claim(store)).jobs
+    await beat(store, *held)
+    with psycopg.connect(parse_url(place.url).conninfo) as other:
+        # What a beat does to the row: it is replaced, not updated.
+        for text in (
+            "CREATE TEMP TABLE beaten AS SELECT * FROM {}.worker",
+            "UPDATE beaten SET lease_until = lease_until + 60000, no = no + 1",
+            "DELETE FROM {}.worker",
+            "INSERT INTO {}.worker SELECT * FROM beaten",
+        ):
+            other.execute(text.format(place.namespace).encode())
+        late = asyncio.ensure_future(place.open(clock).new_epoch("ann", "to be safe"))
+        await until_it_waits(place, late)
+        other.commit()
+    await late
+    reply: BeatReply = await beat(store, *held)
+    assert reply.lost == tuple((one.id, one.run) for one in held)
+
+
+async def test_settlement_beside_others_and_step_with_the_turn_wait_for_who_has_the_turn(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    await store.enqueue([job(1)])
+    (one,) = (await claim(store)).jobs
+    settlement = SettleRequest(worker="w", outcomes=(Succeeded(one.id, one.run),))
+    key = lock_key(parse_url(place.url).namespace)
+    for call in (lambda: store.settle(settlement), lambda: store.lead("chores", "here", 1_000)):
+        with psycopg.connect(parse_url(place.url).conninfo) as other:
+            other.execute("SELECT pg_advisory_xact_lock(%s)", (key,))
+            late = asyncio.ensure_future(call())
+            await until_it_waits(place, late)
+        await late
+    assert await count(store, "succeeded") == 1
 
 
 @pytest.mark.parametrize("beats", [1, 2])
