@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from headway.carrier.ledger import Ledger
+from headway.carrier.settings import read_table
+from headway.carrier.twilio_server.carrier import Carrier
+from headway.carrier.twilio_server.settings import CarrierSettings
 from headway.server.listening.listener import Address, Listener
-from headway.systems.telephony.simulated.ledger import Ledger
-from headway.systems.telephony.simulated.settings import read_table
-from headway.systems.telephony.simulated.twilio_server.carrier import Carrier
-from headway.systems.telephony.simulated.twilio_server.settings import CarrierSettings
 
 LOOPBACK = "127.0.0.1"
 WORLD = {

@@ -13,8 +13,8 @@ from examples.demo.call_centre.rules import STARTS, Pause, Started
 from examples.demo.call_centre.rules import Told as CallsTold
 from examples.demo.repairs.rules import Told as RepairsTold
 from examples.demo.repairs.rules import repair_violations
-from headway.systems.telephony.simulated.ledger import Call, CallPlan, Text, TextPlan
-from headway.systems.telephony.simulated.script import Fate
+from headway.carrier.ledger import Call, CallPlan, Text, TextPlan
+from headway.carrier.script import Fate
 from headway.systems.telephony.voice import CallStatus
 
 NUMBER, PHONE, BARRED = "+15550100001", "+14155550017", "+14155550003"

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import pytest
 
+from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
+from headway.carrier.script import Fate, Taking
 from headway.contract.views import JobView, RunView
 from headway.core.cascade import Answer, Asked, Cascade
 from headway.core.job import JobPolicy
 from headway.core.state import State
-from headway.systems.telephony.simulated.ledger import Call, CallPlan, Ledger, Text, TextPlan
-from headway.systems.telephony.simulated.script import Fate, Taking
 from headway.systems.telephony.voice import CallStatus
 from tests.systems.field_service.field_rig import LINE, phone_of
 from tests.systems.field_service.story import Story

@@ -21,8 +21,8 @@ from examples.demo.call_centre.terms import (
     NUMBERS,
     OPENS,
 )
+from headway.carrier.ledger import Call
 from headway.contract.views import JobView
-from headway.systems.telephony.simulated.ledger import Call
 
 LEAD = "lead"
 OUTCOMES = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from headway.systems.telephony.simulated.ledger import Text
+from headway.carrier.ledger import Text
 
 FAR_AT = 2**62
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from headway.carrier.ledger import Ledger
 from headway.contract.store import Store
 from headway.contract.views import AuditQuery, JobsQuery, JobView
 from headway.core.cascade import Answer
 from headway.core.state import FINAL, State
-from headway.systems.telephony.simulated.ledger import Ledger
 
 FOREVER = 2**62
 

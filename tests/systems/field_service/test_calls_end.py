@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from headway.carrier.ledger import Ledger
+from headway.carrier.world import World
 from headway.contract.views import StatsQuery
 from headway.core.errors import ProviderUnsure
 from headway.core.job import derived_id
@@ -19,8 +21,6 @@ from headway.runtime.timing import REAL, Timing
 from headway.systems.field_service.kinds import asking, ring
 from headway.systems.field_service.kinds.asking import ask, certain_ms, given_up_ms
 from headway.systems.field_service.names import LINES
-from headway.systems.telephony.simulated.ledger import Ledger
-from headway.systems.telephony.simulated.world import World
 from headway.systems.telephony.voice import CallEvent, CallStatus, NotFound
 from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_field, phone_of
 from tests.systems.field_service.story import calls_at_once

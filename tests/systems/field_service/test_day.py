@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from headway.carrier.world import World
 from headway.runtime.timing import REAL
-from headway.systems.telephony.simulated.world import World
 from tests.servers.stores import NewUrl
 from tests.systems.field_service.field_rig import HERE, LIMIT_S, LINE, FieldRig, a_field
 from tests.systems.field_service.story import calls_at_once, check_record

@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.carrier.world import World
 from headway.runtime.timing import REAL
 from headway.stores import open_store
-from headway.systems.telephony.simulated.world import World
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, LINE, a_field, phone_of
 from tests.systems.field_service.story import all_jobs, calls_at_once, check_record
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying

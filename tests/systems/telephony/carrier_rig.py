@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx
 
+from headway.carrier.people import Person
+from headway.carrier.settings import read_table
+from headway.carrier.twilio_server.carrier import Carrier
+from headway.carrier.twilio_server.settings import CarrierSettings
+from headway.carrier.world import World
 from headway.runtime.timing import REAL, Timing
 from headway.server.listening.listener import Address, Listener
-from headway.systems.telephony.simulated.people import Person
-from headway.systems.telephony.simulated.settings import read_table
-from headway.systems.telephony.simulated.twilio_server.carrier import Carrier
-from headway.systems.telephony.simulated.twilio_server.settings import CarrierSettings
-from headway.systems.telephony.simulated.world import World
 
 LIMIT_S = 120
 """How long a test waits for what must come before it fails."""

@@ -15,6 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headway.carrier import make
+from headway.carrier.application import Told
+from headway.carrier.people import Person
+from headway.carrier.provider import Simulated
+from headway.carrier.settings import SimulatedSettings, read_table
 from headway.core.errors import (
     InvalidValue,
     ProviderRefused,
@@ -27,11 +32,6 @@ from headway.lab.virtual_timing import VirtualTiming
 from headway.server.hooks.request import HookRequest
 from headway.server.listening.listener import Address, Listener
 from headway.systems.telephony.settings import read_exchange
-from headway.systems.telephony.simulated import make
-from headway.systems.telephony.simulated.application import Told
-from headway.systems.telephony.simulated.people import Person
-from headway.systems.telephony.simulated.provider import Simulated
-from headway.systems.telephony.simulated.settings import SimulatedSettings, read_table
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder, TextStatus
 from headway.systems.telephony.voice import (
     Ask,

@@ -16,10 +16,10 @@ from headway.core.errors import InvalidValue
 from headway.runtime import event_loop
 
 with needs_extra("systems"):
+    from headway.carrier.settings import read_table
+    from headway.carrier.twilio_server.carrier import HOSTS, Carrier
+    from headway.carrier.twilio_server.settings import CarrierSettings
     from headway.server.listening.listener import Address, Listener
-    from headway.systems.telephony.simulated.settings import read_table
-    from headway.systems.telephony.simulated.twilio_server.carrier import HOSTS, Carrier
-    from headway.systems.telephony.simulated.twilio_server.settings import CarrierSettings
 
 app = new_command()
 

@@ -17,7 +17,7 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
         "twilio": "headway.systems.telephony.twilio",
         "vonage": "headway.systems.telephony.vonage",
-        "simulated": "headway.systems.telephony.simulated",
+        "simulated": "headway.carrier",
     }
 )
 """Each provider and its package, which has `make(settings)`."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headway.systems.telephony.simulated.script import Fate
+from headway.carrier.script import Fate
 from headway.systems.telephony.texts import TextStatus
 from headway.systems.telephony.voice import CallStatus
 

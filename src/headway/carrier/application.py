@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from headway.carrier.ledger import Call, Text
+from headway.carrier.twiml import write_reply, write_twiml
 from headway.core.errors import CallerError, HeadwayError
-from headway.systems.telephony.simulated.ledger import Call, Text
-from headway.systems.telephony.simulated.twiml import write_reply, write_twiml
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
 from headway.systems.telephony.voice import Ask, CallEvent, CallStatus, Pressed, Say
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
+from headway.carrier.application import Notice, reason_of_text
+from headway.carrier.ledger import Call, Text
 from headway.core.errors import InvalidValue
 from headway.server.hooks.request import HookRequest, only, read_form
 from headway.server.hooks.said import event_id
-from headway.systems.telephony.simulated.application import Notice, reason_of_text
-from headway.systems.telephony.simulated.ledger import Call, Text
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
 from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed
 

@@ -12,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headway.carrier.http_application import HttpApplication
+from headway.carrier.twilio_server import calls, control, messages
+from headway.carrier.twilio_server.asked import check_caller
+from headway.carrier.twilio_server.desk import Desk
+from headway.carrier.twilio_server.problems import Refused, refused
+from headway.carrier.twilio_server.replying import must_be_there
+from headway.carrier.twilio_server.settings import CarrierSettings
+from headway.carrier.world import World
 from headway.runtime.timing import REAL, Timing
-from headway.systems.telephony.simulated.http_application import HttpApplication
-from headway.systems.telephony.simulated.twilio_server import calls, control, messages
-from headway.systems.telephony.simulated.twilio_server.asked import check_caller
-from headway.systems.telephony.simulated.twilio_server.desk import Desk
-from headway.systems.telephony.simulated.twilio_server.problems import Refused, refused
-from headway.systems.telephony.simulated.twilio_server.replying import must_be_there
-from headway.systems.telephony.simulated.twilio_server.settings import CarrierSettings
-from headway.systems.telephony.simulated.world import World
 
 HOSTS = ["localhost", "127.0.0.1"]
 """Where a carrier may be: it is no protected place."""

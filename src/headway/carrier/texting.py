@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from headway.carrier.application import Application, NotUnderstood
+from headway.carrier.ledger import Ledger, Text, TextPlan
+from headway.carrier.pace import Pace
+from headway.carrier.script import Fate
+from headway.carrier.tasks import Tasks
+from headway.carrier.twiml import Message, read_twiml
 from headway.core.errors import InvalidValue
-from headway.systems.telephony.simulated.application import Application, NotUnderstood
-from headway.systems.telephony.simulated.ledger import Ledger, Text, TextPlan
-from headway.systems.telephony.simulated.pace import Pace
-from headway.systems.telephony.simulated.script import Fate
-from headway.systems.telephony.simulated.tasks import Tasks
-from headway.systems.telephony.simulated.twiml import Message, read_twiml
 from headway.systems.telephony.texts import TextStatus
 
 SENT_MS = 300

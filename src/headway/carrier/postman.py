@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from headway.systems.telephony.simulated.application import NotHeard, NotUnderstood
-from headway.systems.telephony.simulated.pace import Pace
-from headway.systems.telephony.simulated.post import Carriage
-from headway.systems.telephony.simulated.tasks import Tasks
+from headway.carrier.application import NotHeard, NotUnderstood
+from headway.carrier.pace import Pace
+from headway.carrier.post import Carriage
+from headway.carrier.tasks import Tasks
 
 AGAIN_MS = 1_000
 """When a webhook comes that comes twice; and when it is tried again the first time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headway.systems.telephony.simulated.world import World
+from headway.carrier.world import World
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

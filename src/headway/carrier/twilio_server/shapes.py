@@ -5,8 +5,8 @@ Source: Twilio, "Calls resource", "Messages resource", "IncomingPhoneNumber reso
 
 from __future__ import annotations
 
-from headway.systems.telephony.simulated.forms import rfc2822
-from headway.systems.telephony.simulated.ledger import Call, Text
+from headway.carrier.forms import rfc2822
+from headway.carrier.ledger import Call, Text
 from headway.systems.telephony.voice import CallStatus
 
 Shape = dict[str, object]

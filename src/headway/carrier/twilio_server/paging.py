@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 
 from starlette.requests import Request
 
+from headway.carrier.twilio_server.asked import Fields
+from headway.carrier.twilio_server.shapes import Shape
 from headway.server.hooks.request import read_form
-from headway.systems.telephony.simulated.twilio_server.asked import Fields
-from headway.systems.telephony.simulated.twilio_server.shapes import Shape
 
 PAGING = ("Page", "PageSize", "PageToken")
 """The fields of the query that choose a page."""

@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from headway.systems.telephony.simulated.script import Fate, Taking
-from headway.systems.telephony.simulated.twilio_server.problems import Refused
-from headway.systems.telephony.simulated.twilio_server.shapes import Shape
-from headway.systems.telephony.simulated.world import World
+from headway.carrier.script import Fate, Taking
+from headway.carrier.twilio_server.problems import Refused
+from headway.carrier.twilio_server.shapes import Shape
+from headway.carrier.world import World
 
 
 class Silence(Response):

@@ -6,14 +6,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from headway.carrier.ledger import Call, Text
+from headway.carrier.people import Person
+from headway.carrier.settings import Rates, read_table
+from headway.carrier.twilio_server.asked import Fields
+from headway.carrier.twilio_server.desk import Desk
+from headway.carrier.twilio_server.problems import Refused
+from headway.carrier.twilio_server.shapes import Shape
 from headway.core.errors import InvalidValue
-from headway.systems.telephony.simulated.ledger import Call, Text
-from headway.systems.telephony.simulated.people import Person
-from headway.systems.telephony.simulated.settings import Rates, read_table
-from headway.systems.telephony.simulated.twilio_server.asked import Fields
-from headway.systems.telephony.simulated.twilio_server.desk import Desk
-from headway.systems.telephony.simulated.twilio_server.problems import Refused
-from headway.systems.telephony.simulated.twilio_server.shapes import Shape
 
 
 async def calls(desk: Desk, request: Request) -> Response:

@@ -12,15 +12,15 @@ from urllib.parse import urlencode
 
 import httpx
 
-from headway.systems.telephony.simulated.application import NotHeard, Notice, NotUnderstood
-from headway.systems.telephony.simulated.forms import (
+from headway.carrier.application import NotHeard, Notice, NotUnderstood
+from headway.carrier.forms import (
     Fields,
     call_fields,
     inbound_fields,
     status_fields,
     text_fields,
 )
-from headway.systems.telephony.simulated.ledger import Call, Text
+from headway.carrier.ledger import Call, Text
 from headway.systems.telephony.texts import TextStatus
 
 TIMEOUT_S = 15

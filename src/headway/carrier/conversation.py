@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import assert_never
 from urllib.parse import urljoin
 
-from headway.core.errors import InvalidValue
-from headway.systems.telephony.simulated.application import Application, NotHeard
-from headway.systems.telephony.simulated.ledger import Call
-from headway.systems.telephony.simulated.pace import Pace
-from headway.systems.telephony.simulated.twiml import (
+from headway.carrier.application import Application, NotHeard
+from headway.carrier.ledger import Call
+from headway.carrier.pace import Pace
+from headway.carrier.twiml import (
     Gather,
     HangUp,
     Message,
@@ -22,6 +21,7 @@ from headway.systems.telephony.simulated.twiml import (
     Talk,
     read_twiml,
 )
+from headway.core.errors import InvalidValue
 
 LISTEN_MS = 2_000
 """How long words take, in a script that asks something."""

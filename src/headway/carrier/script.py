@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headway.carrier.people import KEYS, Answer, Person
+from headway.carrier.settings import Rates
 from headway.core.draw import draw
-from headway.systems.telephony.simulated.people import KEYS, Answer, Person
-from headway.systems.telephony.simulated.settings import Rates
 from headway.systems.telephony.voice import CallStatus
 
 

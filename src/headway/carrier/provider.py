@@ -5,28 +5,28 @@ from __future__ import annotations
 import re
 import secrets
 
-from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
-from headway.runtime.timing import REAL, Timing
-from headway.server.hooks.request import HookRequest
-from headway.server.hooks.twilio_signature import check_twilio
-from headway.systems.telephony.simulated.application import (
+from headway.carrier.application import (
     DirectApplication,
     Notice,
     Tell,
     event_of,
 )
-from headway.systems.telephony.simulated.forms import (
+from headway.carrier.forms import (
     read_call_status,
     read_inbound_text,
     read_pressed_keys,
     read_text_event,
 )
-from headway.systems.telephony.simulated.http_application import HttpApplication
-from headway.systems.telephony.simulated.ledger import CallPlan, TextPlan
-from headway.systems.telephony.simulated.script import Fate, Taking
-from headway.systems.telephony.simulated.settings import SimulatedSettings
-from headway.systems.telephony.simulated.twiml import write_reply, write_twiml
-from headway.systems.telephony.simulated.world import World
+from headway.carrier.http_application import HttpApplication
+from headway.carrier.ledger import CallPlan, TextPlan
+from headway.carrier.script import Fate, Taking
+from headway.carrier.settings import SimulatedSettings
+from headway.carrier.twiml import write_reply, write_twiml
+from headway.carrier.world import World
+from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
+from headway.runtime.timing import REAL, Timing
+from headway.server.hooks.request import HookRequest
+from headway.server.hooks.twilio_signature import check_twilio
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder
 from headway.systems.telephony.voice import (
     Ask,

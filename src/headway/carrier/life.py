@@ -6,10 +6,10 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from headway.systems.telephony.simulated.application import Application
-from headway.systems.telephony.simulated.conversation import Conversation
-from headway.systems.telephony.simulated.ledger import Call
-from headway.systems.telephony.simulated.pace import Pace
+from headway.carrier.application import Application
+from headway.carrier.conversation import Conversation
+from headway.carrier.ledger import Call
+from headway.carrier.pace import Pace
 from headway.systems.telephony.voice import CallStatus
 
 SETUP_MS = 500

@@ -10,9 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
 
+from headway.carrier.twilio_server.problems import Refused
 from headway.core.errors import InvalidValue
 from headway.server.hooks.request import read_form
-from headway.systems.telephony.simulated.twilio_server.problems import Refused
 
 _E164 = re.compile(r"\+[1-9]\d{6,14}", re.ASCII)
 _METHODS = {"GET", "POST"}

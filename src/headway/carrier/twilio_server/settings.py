@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from headway.systems.telephony.simulated.settings import SimulatedSettings
+from headway.carrier.settings import SimulatedSettings
 
 _SID = r"[0-9a-fA-F]{32}$"
 

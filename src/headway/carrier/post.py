@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headway.carrier.settings import Rates
 from headway.core.draw import draw
-from headway.systems.telephony.simulated.settings import Rates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.systems.telephony.simulated.provider import Simulated
-from headway.systems.telephony.simulated.settings import SimulatedSettings, read_table
+from headway.carrier.provider import Simulated
+from headway.carrier.settings import SimulatedSettings, read_table
 
 
 def make(settings: Mapping[str, object]) -> Simulated:

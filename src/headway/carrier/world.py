@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 
+from headway.carrier.application import Application, Notice
+from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
+from headway.carrier.life import Life
+from headway.carrier.pace import Pace
+from headway.carrier.people import Person
+from headway.carrier.post import carriage_of
+from headway.carrier.postman import Postman
+from headway.carrier.script import Fate, fate_of
+from headway.carrier.settings import Rates, SimulatedSettings
+from headway.carrier.tasks import Tasks
+from headway.carrier.texting import Texting
 from headway.core.errors import InvalidValue
 from headway.runtime.timing import REAL, Timing
-from headway.systems.telephony.simulated.application import Application, Notice
-from headway.systems.telephony.simulated.ledger import Call, CallPlan, Ledger, Text, TextPlan
-from headway.systems.telephony.simulated.life import Life
-from headway.systems.telephony.simulated.pace import Pace
-from headway.systems.telephony.simulated.people import Person
-from headway.systems.telephony.simulated.post import carriage_of
-from headway.systems.telephony.simulated.postman import Postman
-from headway.systems.telephony.simulated.script import Fate, fate_of
-from headway.systems.telephony.simulated.settings import Rates, SimulatedSettings
-from headway.systems.telephony.simulated.tasks import Tasks
-from headway.systems.telephony.simulated.texting import Texting
 from headway.systems.telephony.voice import CallStatus
 
 _EVENTS: Mapping[CallStatus, str] = {

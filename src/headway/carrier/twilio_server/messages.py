@@ -10,18 +10,18 @@ from hashlib import blake2b
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from headway.systems.telephony.simulated.ledger import Text, TextPlan
-from headway.systems.telephony.simulated.twilio_server.asked import (
+from headway.carrier.ledger import Text, TextPlan
+from headway.carrier.twilio_server.asked import (
     Fields,
     read_body,
     read_query,
     ref_of,
 )
-from headway.systems.telephony.simulated.twilio_server.desk import Desk
-from headway.systems.telephony.simulated.twilio_server.paging import PAGING, page_of
-from headway.systems.telephony.simulated.twilio_server.problems import Refused
-from headway.systems.telephony.simulated.twilio_server.replying import must_do, reply_of
-from headway.systems.telephony.simulated.twilio_server.shapes import (
+from headway.carrier.twilio_server.desk import Desk
+from headway.carrier.twilio_server.paging import PAGING, page_of
+from headway.carrier.twilio_server.problems import Refused
+from headway.carrier.twilio_server.replying import must_do, reply_of
+from headway.carrier.twilio_server.shapes import (
     Shape,
     number_shape,
     text_shape,
