@@ -19,7 +19,7 @@ from headway.server.alerts.facts import Facts
 from headway.server.alerts.rule_book import RuleBook
 from headway.server.alerts.watch import Watch
 from headway.stores import open_store
-from headway.systems.calls.seen.catalogue import call_rules
+from headway.systems.calls.seen.rules import call_rules
 from headway.systems.calls.seen.sight import Sight, look_at_calls
 from headway.systems.calls.seen.tally import Tally
 from headway.systems.calls.seen.thresholds import Thresholds, read_thresholds

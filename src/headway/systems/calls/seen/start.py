@@ -5,8 +5,8 @@ from __future__ import annotations
 from headway.server.alerts.facts import Facts
 from headway.server.alerts.rule_book import RuleBook
 from headway.server.service import Service
-from headway.systems.calls.seen.catalogue import call_rules
 from headway.systems.calls.seen.intakes import Intakes
+from headway.systems.calls.seen.rules import call_rules
 from headway.systems.calls.seen.sight import Sight, look_at_calls
 from headway.systems.calls.seen.source import CallMetrics
 from headway.systems.calls.seen.tally import Tally
