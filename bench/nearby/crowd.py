@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.nearby.sphere import check_position
 from headway.systems.field_service.records import Channel, Technician
-from headway.systems.field_service.technicians.book import put_in_place
+from headway.systems.field_service.technicians import put_in_place
 
 SKILLS = {"boiler": 0.5, "gas": 0.3, "roof": 0.2, "lock": 0.05, "organ": 0.002}
 """Each skill, and which part of all technicians has it."""

@@ -13,11 +13,10 @@ from pydantic_core import PydanticUndefined
 from headway.core.duration import format_duration
 from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.system import OWN
-from headway.systems.calls.template import Template
-from headway.systems.calls.template_body import TemplateBody
+from headway.systems.calls.template import Template, TemplateBody
 from headway.systems.calls.truth.migration import Migration
 from headway.systems.calls.truth.routes import migration_routes
-from headway.systems.calls.truth.shadow_book import ShadowBook
+from headway.systems.calls.truth.shadow import ShadowBook
 from tests.docs.docstrings import items
 
 HEAD = ("key", "default", "meaning")

@@ -34,11 +34,11 @@ from headway.runtime.signals import SignalOptions
 from headway.runtime.sources.source import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
 from headway.server.metrics.families import FAMILIES, Family
-from headway.systems.calls.bodies import LeadBody, NumberBody
+from headway.systems.calls.intake import LeadBody, NumberBody
 from headway.systems.calls.lead import Attempt, Lead, LeadStatus
 from headway.systems.calls.outcome import Outcome
-from headway.systems.calls.seen.families import FAMILIES as OF_CALLS
-from headway.systems.field_service.seen.families import FAMILIES as OF_FIELD_SERVICE
+from headway.systems.calls.seen.metrics import FAMILIES as OF_CALLS
+from headway.systems.field_service.seen.metrics import FAMILIES as OF_FIELD_SERVICE
 from tests.docs import calls_tables, http_tables
 from tests.docs.docstrings import items, summary
 from tests.docs.pages import ROOT

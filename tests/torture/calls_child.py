@@ -19,8 +19,7 @@ from headway.cli.commands import serve, worker
 from headway.core.errors import ProviderUnsure
 from headway.runtime.app import App
 from headway.runtime.job import Job
-from headway.systems.calls import dial_stage, kinds
-from headway.systems.calls.routes import hooks, leads
+from headway.systems.calls import hearing, kinds, lead_routes, stages
 from headway.systems.telephony.twilio.account import Account
 from headway.systems.telephony.voice import CallEvent
 from headway.systems.telephony.wire import Wire
@@ -81,11 +80,11 @@ class _Watched:
         self._around(Job, "hand_over", "before the hand-over", "handed over")
         self._around(Job, "known_as", "", "known")
         self._around(Account, "dial", "", "dialled, not known")
-        self._around(leads, "take_leads", "", "lead stored, not answered")
+        self._around(lead_routes, "take_leads", "", "lead stored, not answered")
         for owner, name, wrap in (
             (Wire, "_exchange", self._exchange),
             (Account, "look_up", self._look_up),
-            (hooks, "hear", self._hear),
+            (hearing, "hear", self._hear),
             (App, "worker", _short_lease),
         ):
             setattr(owner, name, wrap(getattr(owner, name)))
@@ -164,7 +163,7 @@ def _short_lease(inner: Callable[..., Any]) -> Callable[..., Any]:
 
 def _hand_over_late() -> None:
     """Plants that a lead is handed over after its call was placed."""
-    hand_over, dial = Job.hand_over, dial_stage.dial
+    hand_over, dial = Job.hand_over, stages.dial
     waiting: dict[str, tuple[Job, str]] = {}
 
     async def not_yet(job: Job, *, timeout: str) -> None:  # noqa: ASYNC109  (the original's own)
@@ -177,12 +176,12 @@ def _hand_over_late() -> None:
         return dialled
 
     Job.hand_over = not_yet  # type: ignore[method-assign,assignment]  # the fault
-    dial_stage.dial = early
+    stages.dial = early
 
 
 def _dial_again() -> None:
     """Plants that an unknown outcome is taken for a refusal."""
-    dial = dial_stage.dial
+    dial = stages.dial
 
     async def again(exchange: Any, order: Any, providers: Any) -> Any:
         try:
@@ -190,7 +189,7 @@ def _dial_again() -> None:
         except ProviderUnsure:
             return await dial(exchange, order, providers)
 
-    dial_stage.dial = again
+    stages.dial = again
 
 
 PLANTS: dict[str, Callable[[], None]] = {

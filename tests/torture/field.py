@@ -21,7 +21,7 @@ from headway.contract.views import JobsQuery
 from headway.core.errors import StoreError
 from headway.core.state import State
 from headway.stores import open_store
-from headway.systems.field_service.standing import acceptor
+from headway.systems.field_service.request import acceptor
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, LINE, phone_of
 from tests.systems.field_service.story import all_jobs, read_story
 from tests.systems.telephony.carrier_rig import carrying

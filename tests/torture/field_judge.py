@@ -10,8 +10,7 @@ from headway.carrier.ledger import Ledger
 from headway.contract.views import JobView
 from headway.core.cascade import Answer
 from headway.core.state import State
-from headway.systems.field_service.ring_args import offer_of
-from headway.systems.field_service.standing import acceptor, last_run, run_of
+from headway.systems.field_service.request import acceptor, last_run, offer_of, run_of
 from tests.systems.field_service.field_rig import phone_of
 from tests.systems.field_service.story import Story, check_story
 from tests.torture.checker import Violation

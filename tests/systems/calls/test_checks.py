@@ -12,10 +12,8 @@ import pytest
 from headway.contract.views import GatesQuery
 from headway.runtime.timing import REAL, Timing
 from headway.stores import open_store
-from headway.systems.calls.checking import Checking
-from headway.systems.calls.checks.check import Checked, Refused
-from headway.systems.calls.checks.options import HttpOptions
-from headway.systems.calls.template import Template
+from headway.systems.calls.checks import Checked, Checking, Refused
+from headway.systems.calls.template import HttpOptions, Template
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
 from tests.systems.calls.far_service import FarService, far_service
 

@@ -11,9 +11,8 @@ import pytest
 
 import headway as hw
 from headway.systems.calls import make
-from headway.systems.calls.book import Page
+from headway.systems.calls.book import Number, Page
 from headway.systems.calls.gates import routes
-from headway.systems.calls.number import Number
 from headway.systems.calls.template import CallingHours, Template
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts

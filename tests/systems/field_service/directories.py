@@ -13,7 +13,7 @@ from headway.systems.field_service.nearby.search import Candidate
 from headway.systems.field_service.nearby.sphere import check_position, distance_km
 from headway.systems.field_service.records import Channel, Technician
 from headway.systems.field_service.skills import skill_key
-from headway.systems.field_service.technicians.book import put_in_place
+from headway.systems.field_service.technicians import put_in_place
 
 SCHEMA = Schema(name="field_service", package="headway.systems.field_service.migrations")
 

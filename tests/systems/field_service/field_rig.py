@@ -19,8 +19,8 @@ from headway.systems.directory.database import Directory
 from headway.systems.field_service import make
 from headway.systems.field_service.records import Technician, User
 from headway.systems.field_service.system import FieldService
-from headway.systems.field_service.technicians.book import put_in_place
-from headway.systems.field_service.users.book import put_in_roles
+from headway.systems.field_service.technicians import put_in_place
+from headway.systems.field_service.users import put_in_roles
 from headway.systems.parts import Parts
 from headway.systems.telephony.settings import read_exchange
 from tests.server.rig import Rig, serving

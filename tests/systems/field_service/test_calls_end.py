@@ -18,8 +18,8 @@ from headway.core.state import State
 from headway.runtime.answers import Ended, Running
 from headway.runtime.awaited import Awaited
 from headway.runtime.timing import REAL, Timing
-from headway.systems.field_service.kinds import asking, ring
-from headway.systems.field_service.kinds.asking import ask, certain_ms, given_up_ms
+from headway.systems.field_service.kinds import ring
+from headway.systems.field_service.kinds.ring import ask, certain_ms, given_up_ms
 from headway.systems.field_service.names import LINES
 from headway.systems.telephony.voice import CallEvent, CallStatus, NotFound
 from tests.systems.field_service.field_rig import LIMIT_S, LINE, FieldRig, a_field, phone_of
@@ -157,8 +157,8 @@ async def test_nobody_is_kept_for_ever_by_a_call_whose_end_nobody_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ring, "ASK_EACH_S", 0.1)
-    monkeypatch.setattr(asking, "ASK_EACH_S", 0.1)
-    monkeypatch.setattr(asking, "given_up_ms", a_second)
+    monkeypatch.setattr(ring, "ASK_EACH_S", 0.1)
+    monkeypatch.setattr(ring, "given_up_ms", a_second)
     slow: dict[str, Any] = {**SLOW, "post_lost": 1.0}
     async with a_field(tmp_path, offer_timeout="1h", carrier=slow) as field:
         await field.technician("ada", "silent")
@@ -240,7 +240,7 @@ async def test_what_the_provider_says_decides_until_the_bound(
             assert (found.final, found.reason) == ("succeeded", "completed")
         else:
             # Nobody knows: the offer's own time decides.
-            assert (found.final, found.reason) == ("dead", asking.UNSURE)
+            assert (found.final, found.reason) == ("dead", ring.UNSURE)
 
 
 class StandsStill(Timing):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway.systems.directory.database import Directory, Schema
 from headway.systems.field_service.records import User
-from headway.systems.field_service.users.book import put_in_roles
+from headway.systems.field_service.users import put_in_roles
 from tests.cli.conftest import Headway, folder, headway
 from tests.systems.field_service.field_rig import a_field
 

@@ -11,16 +11,7 @@ from fastapi.routing import APIRoute
 from headway.contract.tokens import Role
 from headway.server.access.permissions import ROLES, Permission
 from headway.server.access.policy import policy_of
-from headway.systems.field_service.routes import (
-    answering,
-    dispatcher,
-    doctor,
-    hooks,
-    intake,
-    live,
-    requests,
-    settings,
-)
+from headway.systems.field_service import dispatching, doctor, hooks, live_routes, request_routes
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, a_field
 
@@ -49,7 +40,7 @@ EXPECTED: dict[str, Permission | None] = {
     "POST /field-service/hooks/{provider}/answer": None,
     "POST /field-service/hooks/{provider}/texts": None,
 }
-ROUTERS = (answering, dispatcher, doctor, hooks, intake, live, requests, settings)
+ROUTERS = (dispatching, doctor, hooks, live_routes, request_routes)
 
 BODIES: dict[str, Any] = {
     "POST /service-requests": {"customer": CUSTOMER, "position": HERE},

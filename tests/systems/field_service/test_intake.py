@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from headway.runtime.timing import REAL
 from headway.server.listening.listener import Address, Listener
-from headway.systems.field_service import geocoder
+from headway.systems.field_service import intake
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, FieldRig, a_field
 
@@ -112,7 +112,7 @@ async def test_intake_answers_before_anybody_is_called(tmp_path: Path):
 async def test_a_geocoder_that_drips_or_floods_or_knows_no_place_on_earth_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(geocoder, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(intake, "TIMEOUT_S", 0.3)
     places = {"mars": [{"lat": "123.0", "lon": "0"}], "limbo": [{"lat": "nan", "lon": "0"}]}
     async with (
         a_geocoder(places) as url,

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from headway.systems.field_service.live.board import Board
-from headway.systems.field_service.live.rendering import fragment
-from headway.systems.field_service.request import Customer, Position
-from headway.systems.field_service.standing import Status
+from headway.systems.field_service.live.feed import Board, fragment
+from headway.systems.field_service.request import Customer, Position, Status
 from headway.systems.field_service.told import AskedView, ServiceRequest
 
 REQUEST = ServiceRequest(

@@ -34,7 +34,7 @@ from headway.systems.field_service.nearby.sphere import (
     reach_km,
 )
 from headway.systems.field_service.records import Technician
-from headway.systems.field_service.technicians.book import became_idle
+from headway.systems.field_service.technicians import became_idle
 from tests.servers.postgres import fresh_database
 from tests.systems.field_service.directories import brute_force, fill, opened, technician
 

@@ -1,11 +1,14 @@
-"""Rules declared as rows of a table: what is wrong now, what lasts, what grows."""
+"""Rules declared as rows of a table: what is wrong now, what lasts, what grows; thresholds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, Protocol, TypeVar
 
+from headway.core.duration import parse_duration
+from headway.core.errors import HeadwayError, InvalidValue
+from headway.core.naming import did_you_mean
 from headway.server.alerts.alert import Severity
 from headway.server.alerts.growth import Growth
 from headway.server.alerts.rule import Finding, Lasting
@@ -21,6 +24,10 @@ class Timed(Protocol):
 
 
 Seen = TypeVar("Seen", bound=Timed)
+
+T = TypeVar("T", bound=Any)
+
+_MS = "_ms"
 
 Texts = Mapping[str, str]
 """What is wrong: by subject, one sentence with the facts."""
@@ -100,3 +107,55 @@ class Grows(Generic[Seen]):
     def look(self, facts: Seen) -> Sequence[Finding]:
         """See `Rule.look`."""
         return _findings(self.find(self.memory.note(self.counts(facts), facts.at)))
+
+
+def thresholds_of(where: str, model: type[T], given: Mapping[str, object]) -> T:
+    """Reads a table of thresholds.
+
+    Args:
+        where: its place in the settings, such as "calls.alerts".
+        model: a dataclass of defaults: a name in `_ms` is a span, a float a share from 0 to 1.
+        given: as written: the names of the fields without `_ms`; spans as "2m".
+
+    Returns:
+        The values with their defaults.
+
+    Raises:
+        InvalidValue: there is no such key, or a value is unusable.
+    """
+    types = {field.name: field.type for field in fields(model)}
+    known = {name.removesuffix(_MS): name for name in types}
+    values: dict[str, object] = {}
+    for key, value in given.items():
+        if key not in known:
+            message = f"{where}: there is no setting {key!r:.80}"
+            hint = did_you_mean(key, known, f"known: {', '.join(known)}")
+            raise InvalidValue(message, hint=hint)
+        name = known[key]
+        values[name] = _read(
+            f"{where}.{key}", value, span=name.endswith(_MS), sort=str(types[name])
+        )
+    return model(**values)
+
+
+def _read(place: str, value: object, *, span: bool, sort: str) -> object:
+    if span:
+        try:
+            return parse_duration(value)
+        except HeadwayError as error:
+            message = f"{place}: {error.message}"
+            raise InvalidValue(message, hint=error.hint) from None
+    if sort == "str":
+        if isinstance(value, str):
+            return value
+        hint = "the address of a page"
+    elif sort == "float":
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+            return float(value)
+        hint = "a share from 0 to 1, such as 0.01"
+    else:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        hint = "a whole number from 0"
+    message = f"{place} is {value!r:.40}"
+    raise InvalidValue(message, hint=hint)

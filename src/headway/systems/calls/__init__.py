@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headway.systems.calls.book import Book
-from headway.systems.calls.checking import Checking
+from headway.systems.calls.checks import Checking
 from headway.systems.calls.desk import Desk
 from headway.systems.calls.reporting.reporter import Reporter
-from headway.systems.calls.seen.tally import Tally
-from headway.systems.calls.seen.thresholds import read_thresholds
+from headway.systems.calls.seen.rules import read_thresholds
+from headway.systems.calls.seen.sight import Tally
 from headway.systems.calls.settings import read_settings
 from headway.systems.calls.system import NAME, CallsSystem
 from headway.systems.calls.truth import read_truth

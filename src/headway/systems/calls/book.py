@@ -6,17 +6,127 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import JSON, BigInteger, CheckConstraint, String, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from headway.core.errors import UnknownRecord
 from headway.runtime.timing import Timing
-from headway.systems.calls.number import Number
-from headway.systems.calls.records import NumberRecord, RevisionRecord, TemplateRecord
-from headway.systems.calls.template import DEFAULT, Template
-from headway.systems.calls.template_body import TemplateBody
+from headway.systems.calls.template import DEFAULT, Template, TemplateBody
 from headway.systems.directory.database import Directory
+from headway.systems.directory.naming import naming
+
+
+class NumberStatus(StrEnum):
+    """Whether a number may be called from."""
+
+    AVAILABLE = "AVAILABLE"
+    DISABLED = "DISABLED"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Number:
+    """A number: from where calls are made.
+
+    Attributes:
+        number: E.164.
+        provider: who places its calls, as [telephony] names it.
+        maximum_channels: calls at once.
+        status: whether it may be called from.
+        reseller: whose leads alone it serves; null for all that have none of their own.
+        pool: of a template's `numbers`; null for the reseller's, or the default pool.
+    """
+
+    number: str
+    provider: str
+    maximum_channels: int
+    status: NumberStatus = NumberStatus.AVAILABLE
+    reseller: str | None = None
+    pool: str | None = None
+
+    @property
+    def channels(self) -> int:
+        """Calls that may begin now."""
+        return self.maximum_channels if self.status is NumberStatus.AVAILABLE else 0
+
+    @property
+    def gate(self) -> str:
+        """The one pool that it is a member of; in two, its channels would be counted twice."""
+        if self.pool is not None:
+            return pool_gate(self.pool)
+        return DEFAULT_POOL if self.reseller is None else reseller_gate(self.reseller)
+
+
+DEFAULT_POOL = "calls.numbers"
+"""The gate of the numbers that serve everybody."""
+
+
+def reseller_gate(reseller: str) -> str:
+    """The gate of a reseller's own numbers."""
+    return f"{DEFAULT_POOL}:{reseller}"
+
+
+def pool_gate(pool: str) -> str:
+    """The gate of a named pool of numbers."""
+    return f"calls.pool:{pool}"
+
+
+class Base(DeclarativeBase):
+    """The tables of this system."""
+
+    metadata = naming()
+
+
+class NumberRecord(Base):
+    """A row of `calls_numbers`; see `Number`."""
+
+    __tablename__ = "calls_numbers"
+    __table_args__ = (CheckConstraint("maximum_channels >= 1", name="channels"),)
+
+    number: Mapped[str] = mapped_column(String(16), primary_key=True)
+    provider: Mapped[str] = mapped_column(String(64))
+    maximum_channels: Mapped[int]
+    status: Mapped[str] = mapped_column(String(16))
+    reseller: Mapped[str | None] = mapped_column(String(200), index=True)
+    pool: Mapped[str | None] = mapped_column(String(64), index=True)
+
+    def read(self) -> Number:
+        """As the rest of the system takes it."""
+        return Number(
+            number=self.number,
+            provider=self.provider,
+            maximum_channels=self.maximum_channels,
+            status=NumberStatus(self.status),
+            reseller=self.reseller,
+            pool=self.pool,
+        )
+
+
+class TemplateRecord(Base):
+    """A row of `calls_templates`: a template as its body said it, and since when it checks so."""
+
+    __tablename__ = "calls_templates"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    body: Mapped[dict[str, Any]] = mapped_column(JSON)
+    checks_at: Mapped[int] = mapped_column(BigInteger, default=0)
+
+
+class RevisionRecord(Base):
+    """The one row of `calls_revision`: it grows with each change of the others.
+
+    Who changes something begins here, so that changes, and what is told to the store of each,
+    follow one another.
+    """
+
+    __tablename__ = "calls_revision"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    revision: Mapped[int]
+
 
 FRESH_S = 1.0
 """How old a page of the book may be; a change made by another process is seen after this."""

@@ -15,14 +15,14 @@ from headway.runtime.app import App
 from headway.runtime.kind import Kind
 from headway.server.routes.router import TheService
 from headway.systems.calls.book import Book, Page
-from headway.systems.calls.checking import Checking
+from headway.systems.calls.checks import Checking
 from headway.systems.calls.gates import all_gates, check_gate, dial_gates, house_gate
-from headway.systems.calls.own_table import OwnTable
 from headway.systems.calls.reporting.reporter import Reporter
-from headway.systems.calls.seen.tally import Tally
-from headway.systems.calls.seen.thresholds import Thresholds
+from headway.systems.calls.seen.rules import Thresholds
+from headway.systems.calls.seen.sight import Tally
 from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.template import Template
+from headway.systems.calls.truth.truth import Truth
 from headway.systems.parts import Parts
 
 NAME = "calls"
@@ -56,7 +56,7 @@ class Desk:
     tally: Tally
     reporter: Reporter
     thresholds: Thresholds
-    table: OwnTable | None = None
+    table: Truth | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _app: App | None = None
     _kind: Kind | None = None

@@ -9,8 +9,7 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateNeed, GateSpec
-from headway.systems.calls.book import Page
-from headway.systems.calls.number import DEFAULT_POOL, pool_gate, reseller_gate
+from headway.systems.calls.book import DEFAULT_POOL, Page, pool_gate, reseller_gate
 from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.template import Template
 

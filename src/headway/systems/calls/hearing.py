@@ -1,22 +1,29 @@
-"""What a provider says of a call, told to the lead's job."""
+"""What a provider says of a call, told to the lead's job; and calling a lead off."""
 
 from __future__ import annotations
 
 import logging
+from typing import Annotated
+from uuid import uuid4
 
 import msgspec
+from fastapi import Path, Request, Response
 
+from headway.contract.operate import ActRequest, Verb
 from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalReply
 from headway.contract.views import JobQuery, JobView, RunView
 from headway.core.check import is_job_id
-from headway.core.errors import ProviderError, UnknownRecord
-from headway.core.state import State
-from headway.systems.calls.desk import CHECK, LEAD, Desk
-from headway.systems.calls.lead_args import read_args
+from headway.core.errors import InvalidState, ProviderError, UnknownRecord
+from headway.core.state import FINAL, State
+from headway.server.access.caller import Caller
+from headway.server.access.policy import public
+from headway.server.routes.router import TheService, router
+from headway.systems.calls.desk import CHECK, LEAD, Desk, TheDesk
+from headway.systems.calls.lead import Verdict, call_of, judge, read_args
 from headway.systems.calls.outcome import OF_STATUS, Outcome
-from headway.systems.calls.seen.tally import Event
+from headway.systems.calls.seen.sight import Event
 from headway.systems.calls.template import Template
-from headway.systems.calls.verdict import Verdict, judge
+from headway.systems.telephony.hearing import take
 from headway.systems.telephony.voice import CallEvent, CallStatus
 
 _log = logging.getLogger("headway.calls")
@@ -237,3 +244,92 @@ def _count(desk: Desk, job: JobView, run: int, event: CallEvent, reply: SignalRe
             desk.tally.happened(Event.OUTCOME, OF_STATUS[event.status])
         case _:
             pass
+
+
+async def call_off(desk: Desk, job: JobView, author: str) -> JobView:
+    """Calls a lead off, and hangs up if it is being called.
+
+    The cancel comes first: a call that is not placed by then is not placed any more.
+
+    Args:
+        desk: of this system.
+        job: the lead's, with its runs.
+        author: who wants it; stands on the trail.
+
+    Returns:
+        The job as it is then: cancelled; or it still awaits the end of its call.
+
+    Raises:
+        InvalidState: it has ended meanwhile.
+        ProviderError: the provider does not hang up; the lead ends with its call.
+        StoreError: the store is away.
+    """
+    await desk.store.act(
+        ActRequest(
+            request=str(uuid4()), ids=(job.id,), verb=Verb.CANCEL, author=author, reason="ABORT"
+        )
+    )
+    now = await desk.store.read(JobQuery(id=job.id))
+    if now is None or (now.state in FINAL and now.state is not State.CANCELLED):
+        message = "the lead has ended meanwhile"
+        raise InvalidState(message, hint="GET /leads/{id} shows what became of it")
+    if now.state is State.AWAITING:
+        await _hang_up_lead(desk, now, again=job.cancel_requested)
+    return now
+
+
+async def _hang_up_lead(desk: Desk, job: JobView, *, again: bool) -> None:
+    call = call_of(job.runs[-1])
+    said = progress_of(job, job.run)
+    if call is None and said is not None:
+        call = said.provider, said.call_id
+    if call is None:
+        _log.warning("lead %s: its call is not known yet, and cannot be hung up", job.id)
+        return
+    # A webhook may have made the call known, and ended it, since the cancel was asked for.
+    if not await hangs_up_first(desk, f"{job.id}:{job.run}") and not again:
+        return
+    try:
+        await desk.parts.exchange.voice(call[0]).hang_up(call[1])
+    except ProviderError as error:
+        _log.warning("lead %s: its call is not hung up: %s", job.id, error)
+        raise
+
+
+ROUTES = router("system: calls")
+
+
+@ROUTES.post(
+    "/calls/hooks/{provider}",
+    operation_id="calls_hear",
+    summary="Hear how a call goes on",
+    status_code=204,
+    response_class=Response,
+    responses={204: {"description": "It was heard; also if it came twice, late, or of no call."}},
+    openapi_extra={
+        "requestBody": {
+            "description": "Whatever the provider sends, signed as the provider signs.",
+            "content": {"application/json": {}, "application/x-www-form-urlencoded": {}},
+        }
+    },
+)
+async def hook(
+    request: Request,
+    service: TheService,
+    desk: TheDesk,
+    _: Annotated[Caller, public()],
+    provider: Annotated[str, Path(description="As [telephony] names it.", examples=["twilio"])],
+) -> Response:
+    """Hears a status webhook; a repeated one has no further effect.
+
+    There is no token: the provider's own signature proves it. 404: the provider is not
+    configured. 401: the signature is missing or does not fit. 503: the store is away; the
+    provider is to send it again.
+    """
+    exchange = desk.parts.exchange
+    came = await take(service, exchange, provider, request)
+    voice = exchange.voices.get(provider)
+    event = None if voice is None else voice.read_status(came)
+    if event is not None:
+        await hear(desk, event)
+    return Response(status_code=204)

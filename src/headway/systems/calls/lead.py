@@ -5,14 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Literal
 
 import msgspec
 
 from headway.contract.views import JobView, RunView
 from headway.core.check import is_job_id
 from headway.core.state import FINAL, State
-from headway.systems.calls.lead_args import read_args
-from headway.systems.calls.outcome import NOT_PLACED, Outcome, outcome_in
+from headway.systems.calls.outcome import NOT_PLACED, Outcome, outcome_in, reason_of
+from headway.systems.calls.template import DEFAULT, Template
+
+
+class LeadArgs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The arguments of the kind `lead`.
+
+    Attributes:
+        phone: E.164.
+        tz: the IANA zone of who is called.
+        template: by name.
+        payload: whatever the template's schema lets pass; None for nothing.
+        reporting_webhook_url: where the result is told; None for nowhere.
+        row: of your own table, where that is the truth; else empty.
+    """
+
+    phone: str
+    tz: str
+    template: str = DEFAULT
+    payload: Any = None
+    reporting_webhook_url: str | None = None
+    row: str = ""
+
+
+_decode = msgspec.json.Decoder(LeadArgs).decode
+
+
+def read_args(args: bytes) -> LeadArgs:
+    """Reads the arguments of a stored lead."""
+    return _decode(args)
+
 
 DIAL = "dial"
 ENDED = frozenset({"succeeded", "dead", "cancelled", "deadline"})
@@ -211,3 +241,57 @@ def _outcome(job: JobView, run: RunView, reason: str) -> Outcome | None:
         return found
     cancelled = run is job.runs[-1] and job.state is State.CANCELLED
     return Outcome.ABORT if cancelled else Outcome.FAILED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What an outcome makes of its lead.
+
+    Attributes:
+        final: as a signal or a reconcile handler says it.
+        reason: begins with the outcome.
+        after_ms: of a retry: when, from now.
+    """
+
+    final: Literal["succeeded", "retry", "dead"]
+    reason: str
+    after_ms: int = 0
+
+
+def judge(
+    job: JobView, run: int, template: Template, outcome: Outcome, detail: str = ""
+) -> Verdict:
+    """What the outcome of a call makes of its lead.
+
+    Args:
+        job: the lead's, with its runs.
+        run: of the call.
+        template: the lead's, as it is now.
+        outcome: of the call.
+        detail: for people.
+
+    Returns:
+        A further attempt if the template wants one after this outcome and some are left.
+    """
+    if outcome is Outcome.COMPLETED:
+        return Verdict(final="succeeded", reason=str(outcome))
+    reason = reason_of(outcome, detail)
+    if outcome in template.retry_on and calls_made(this_life(job), run) <= template.max_retry:
+        after_ms = template.retry_offsets_ms.get(outcome, template.retry_offset_ms)
+        return Verdict(final="retry", reason=reason, after_ms=after_ms)
+    return Verdict(final="dead", reason=reason)
+
+
+def calls_made(runs: Sequence[RunView], run: int) -> int:
+    """How many calls these runs made, this one included; a number's refusal is no call."""
+    return 1 + sum(
+        is_attempt(one)
+        and one.run != run
+        and outcome_in(one.error) is not Outcome.NUMBER_UNAVAILABLE
+        for one in runs
+    )
+
+
+def refusals(runs: Sequence[RunView]) -> int:
+    """How many of these runs had a number from which the provider would not call."""
+    return sum(outcome_in(one.error) is Outcome.NUMBER_UNAVAILABLE for one in runs)

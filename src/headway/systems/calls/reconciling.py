@@ -18,13 +18,18 @@ from headway.systems.calls.hearing import (
     template_of,
     told_of,
 )
-from headway.systems.calls.lead import call_of, this_life, was_not_placed
-from headway.systems.calls.lead_args import LeadArgs, read_args
+from headway.systems.calls.lead import (
+    LeadArgs,
+    call_of,
+    judge,
+    read_args,
+    this_life,
+    was_not_placed,
+)
 from headway.systems.calls.outcome import NOT_PLACED, OF_STATUS, Outcome
-from headway.systems.calls.seen.tally import Event
+from headway.systems.calls.seen.sight import Event
 from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.template import Template
-from headway.systems.calls.verdict import judge
 from headway.systems.telephony.seeking import SKEW_MS
 from headway.systems.telephony.voice import CallEvent, NotFound, Sought
 

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
 from headway.server.bodies.words import Span
-from headway.systems.calls.template import Template
-from headway.systems.calls.template_body import TemplateBody
+from headway.systems.calls.template import Template, TemplateBody
 
 Shortest = Annotated[Span, Field(ge=1)]
 Table = dict[str, Any]

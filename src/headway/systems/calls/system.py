@@ -9,31 +9,18 @@ from fastapi import APIRouter
 
 from headway.runtime.app import App
 from headway.server.service import Service
+from headway.systems.calls.book_routes import ROUTES as BOOK_ROUTES
 from headway.systems.calls.desk import NAME, Desk
+from headway.systems.calls.hearing import ROUTES as HOOK_ROUTES
 from headway.systems.calls.intake import LeadRecipe
 from headway.systems.calls.kinds import declare_kinds
-from headway.systems.calls.routes import (
-    dispatch_now,
-    hooks,
-    leads,
-    numbers,
-    outcomes,
-    templates,
-)
-from headway.systems.calls.seen.start import start_seeing
+from headway.systems.calls.lead_routes import ROUTES as LEAD_ROUTES
+from headway.systems.calls.seen.metrics import start_seeing
 from headway.systems.calls.waiting import watch
 
 _log = logging.getLogger("headway.calls")
 
-OWN = (
-    # Before the leads: their paths would take "outcomes" for the id of one.
-    outcomes.ROUTES,
-    leads.ROUTES,
-    dispatch_now.ROUTES,
-    numbers.ROUTES,
-    templates.ROUTES,
-    hooks.ROUTES,
-)
+OWN = (LEAD_ROUTES, BOOK_ROUTES, HOOK_ROUTES)
 
 
 class CallsSystem:

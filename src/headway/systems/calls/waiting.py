@@ -14,7 +14,7 @@ from headway.runtime.timing import Timing
 from headway.systems.calls.book import FRESH_S, Page
 from headway.systems.calls.desk import CHECK, DIAL, LEAD, Desk
 from headway.systems.calls.gates import pool_of
-from headway.systems.calls.lead_args import read_args
+from headway.systems.calls.lead import read_args
 
 PAGE = 100
 """Leads that are looked at, and sent back, in one step: others wait for its end."""

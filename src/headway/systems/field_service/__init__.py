@@ -8,7 +8,7 @@ from headway.systems.directory.alerts.place import SCHEMA as ALERTS
 from headway.systems.directory.database import Schema
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.names import NAME
-from headway.systems.field_service.seen.tally import SCHEMA, Tally
+from headway.systems.field_service.seen.metrics import SCHEMA, Tally
 from headway.systems.field_service.settings import read_settings
 from headway.systems.field_service.system import FieldService
 from headway.systems.parts import Parts

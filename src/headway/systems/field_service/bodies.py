@@ -10,8 +10,8 @@ from headway.core.errors import InvalidValue
 from headway.server.bodies.body import Body, Several
 from headway.server.bodies.words import Name, Span, Text
 from headway.systems.field_service.offer_times import LEAST_MS
-from headway.systems.field_service.record_words import Word
 from headway.systems.field_service.request import Customer, Position, Urgency
+from headway.systems.field_service.skills import Word
 from headway.systems.telephony.phone import check_phone
 
 

@@ -11,11 +11,13 @@ from headway.core.errors import InvariantBroken
 from headway.runtime.app import App
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
+from headway.server.access.caller import Caller
 from headway.server.routes.router import TheService
+from headway.server.service import Service
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.live.feed import LiveFeed
-from headway.systems.field_service.names import NAME
-from headway.systems.field_service.seen.tally import Tally
+from headway.systems.field_service.names import NAME, OFFERS
+from headway.systems.field_service.seen.metrics import Tally
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.parts import Parts
 from headway.systems.telephony.exchange import Exchange
@@ -94,3 +96,18 @@ async def the_desk(service: TheService) -> Desk:
 
 TheDesk = Annotated[Desk, Depends(the_desk)]
 """As a parameter: `desk: TheDesk`."""
+
+
+def directory_of(service: Service) -> Directory:
+    """Where technicians and users are."""
+    return cast("Desk", service.desks[NAME]).directory
+
+
+def check_caller(caller: Caller) -> None:
+    """Lets a caller pass whose token is for this system: not for some tenants, or other lanes.
+
+    Raises:
+        Forbidden: it is not.
+    """
+    caller.every_tenant()
+    caller.check_lane(OFFERS)

@@ -1,23 +1,46 @@
-"""A dispatcher's moves: withdraw, assign, dispatch again, complete."""
+"""A dispatcher's moves: withdraw, assign, dispatch again, complete; and how long offers stand."""
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+from fastapi import Response
 
 from headway.contract.operate import Acted, ActRequest, Edit, Verb
 from headway.contract.signals import Decided, Signal
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidState, StoreUnavailable, UnknownRecord
 from headway.core.state import FINAL, QUEUED, State
-from headway.systems.field_service.desk import Desk
-from headway.systems.field_service.intake import candidates_for
-from headway.systems.field_service.kinds.ended import REASSIGNED
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.for_callers.sending import send_jobs
+from headway.server.replies.answer import answer
+from headway.server.replies.schema import reply_model
+from headway.server.routes.router import TheService, router
+from headway.systems.field_service.bodies import AssignBody, TimesBody
+from headway.systems.field_service.desk import Desk, TheDesk
+from headway.systems.field_service.intake import candidates_for, look_at
+from headway.systems.field_service.kinds.after import REASSIGNED
 from headway.systems.field_service.names import CALL_TO, OFFER
+from headway.systems.field_service.offer_times import current_times, set_times
 from headway.systems.field_service.passing_over import lock_state
-from headway.systems.field_service.request import Assigned, args_of, read_request
-from headway.systems.field_service.seen.tally import OfferEnd
-from headway.systems.field_service.standing import Status, acceptor, is_open, ref_of, status_of
+from headway.systems.field_service.request import (
+    Assigned,
+    Status,
+    Urgency,
+    acceptor,
+    args_of,
+    is_open,
+    read_request,
+    ref_of,
+    status_of,
+)
+from headway.systems.field_service.seen.metrics import OfferEnd
+from headway.systems.field_service.technicians import TECHNICIANS
+from headway.systems.field_service.told import REQUEST, find_request, tell
 
 _TRIES = 5
 """How often a move is made anew, because the request moved on meanwhile."""
@@ -188,3 +211,131 @@ class Dispatcher:
         )
         (reply,) = await self.desk.app.store.act(request)
         return reply.answer in {Acted.DONE, Acted.ASKED}
+
+
+ROUTES = router("system: field_service")
+Mover = Annotated[Caller, needs(Permission.ACT)]
+
+
+@ROUTES.post(
+    "/service-requests/{id}/assign",
+    operation_id="field_assign",
+    summary="Give it to a technician",
+    response_model=REQUEST,
+)
+async def assign(
+    id: str,  # noqa: A002  (of the path)
+    body: AssignBody,
+    service: TheService,
+    desk: TheDesk,
+    caller: Mover,
+) -> Response:
+    """Ends what is open, and gives the request to a technician without asking him.
+
+    He is told by message. 409: he is busy; with `wait` the request waits until he is free.
+    """
+    job = await find_request(service, caller, id)
+    async with desk.directory.read() as session:
+        technician = await TECHNICIANS.find(session, body.technician)
+    mover = Dispatcher(desk=desk, author=caller.name)
+    by = body.by or caller.name
+    return await tell(service, await mover.assign(job, technician.id, by=by, wait=body.wait))
+
+
+@ROUTES.post(
+    "/service-requests/{id}/redispatch",
+    operation_id="field_redispatch",
+    summary="Offer it again",
+    response_model=REQUEST,
+)
+async def redispatch(
+    id: str,  # noqa: A002  (of the path)
+    service: TheService,
+    desk: TheDesk,
+    caller: Mover,
+) -> Response:
+    """Offers a pending or cancelled request again, to those who are near and on duty now."""
+    job = await find_request(service, caller, id)
+    job = await Dispatcher(desk=desk, author=caller.name).redispatch(job)
+    # As at its intake: all of them may have another request.
+    await send_jobs(service, [look_at(desk, job.id, "dispatched", job.life)])
+    return await tell(service, job)
+
+
+@ROUTES.delete(
+    "/service-requests/{id}",
+    operation_id="field_withdraw",
+    summary="Withdraw it",
+    response_model=REQUEST,
+)
+async def withdraw(
+    id: str,  # noqa: A002  (of the path)
+    service: TheService,
+    desk: TheDesk,
+    caller: Mover,
+) -> Response:
+    """Withdraws a request: calls are hung up, and whoever answers later is told so.
+
+    409: it is completed.
+    """
+    job = await find_request(service, caller, id)
+    return await tell(service, await Dispatcher(desk=desk, author=caller.name).withdraw(job))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OfferTimesNow:
+    """How long the next offers stand.
+
+    Attributes:
+        offer_timeout_ms: where the urgency has no time of its own.
+        urgency_ms: of each urgency.
+    """
+
+    offer_timeout_ms: int
+    urgency_ms: dict[str, int]
+
+
+TIMES = reply_model(OfferTimesNow)
+
+
+@ROUTES.get(
+    "/field-service/settings",
+    operation_id="field_times",
+    summary="How long offers stand",
+    response_model=TIMES,
+)
+async def times(
+    service: TheService, desk: TheDesk, caller: Annotated[Caller, needs(Permission.OBSERVE)]
+) -> Response:
+    """How long the next offers stand, by urgency."""
+    del service
+    caller.every_tenant()
+    return await _tell(desk)
+
+
+@ROUTES.put(
+    "/field-service/settings",
+    operation_id="field_set_times",
+    summary="Say how long offers stand",
+    response_model=TIMES,
+)
+async def change(
+    body: TimesBody,
+    service: TheService,
+    desk: TheDesk,
+    caller: Annotated[Caller, needs(Permission.DEFINE)],
+) -> Response:
+    """Holds from the next offer on; an offer that stands is not changed.
+
+    What is left out is as the file says.
+    """
+    del service
+    caller.every_tenant()
+    await set_times(desk.directory, body.offer_timeout, {**body.urgency})
+    return await _tell(desk)
+
+
+async def _tell(desk: Desk) -> Response:
+    now = await current_times(desk.directory, desk.settings.times)
+    by_urgency = {str(one): now.of(one) for one in Urgency}
+    return answer(OfferTimesNow(offer_timeout_ms=now.offer_timeout_ms, urgency_ms=by_urgency))

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from fastapi import Response
+
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.replies.answer import answer
+from headway.server.replies.schema import reply, reply_model
+from headway.server.routes.router import router
 from headway.systems.directory.database import Directory
-from headway.systems.field_service.kinds.ended import DISPATCHER
+from headway.systems.field_service.desk import TheDesk
+from headway.systems.field_service.kinds.after import DISPATCHER
 from headway.systems.field_service.settings import FieldSettings
-from headway.systems.field_service.users.book import users_with_role
+from headway.systems.field_service.users import users_with_role
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,3 +80,28 @@ def _reach(settings: FieldSettings) -> list[Concern]:
             hint="set [field_service.lines] and a table of [telephony]; the API can answer offers",
         )
     ]
+
+
+ROUTES = router("system: field_service")
+
+CONCERNS = reply(
+    "Concerns",
+    "What somebody should look at.",
+    warnings=(list[reply_model(Concern)], "Empty if all is well."),
+)
+
+
+@ROUTES.get(
+    "/field-service/doctor",
+    operation_id="field_doctor",
+    summary="What somebody should look at",
+    response_model=CONCERNS,
+)
+async def doctor(desk: TheDesk, caller: Annotated[Caller, needs(Permission.OBSERVE)]) -> Response:
+    """What keeps requests from being dealt with, though everything runs.
+
+    Such as: no user has the role Dispatcher, so that nobody is alerted.
+    """
+    caller.every_tenant()
+    concerns = await look_over_system(desk.directory, desk.settings)
+    return answer({"warnings": concerns})

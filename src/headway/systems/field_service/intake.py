@@ -2,13 +2,87 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Annotated
 
+import httpx
+import msgspec
+
+from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.core.job import NewJob, derived_id
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.names import LOOK_OVER, OFFER
 from headway.systems.field_service.nearby.search import nearby
-from headway.systems.field_service.request import Request
+from headway.systems.field_service.request import Position, Request
+
+TIMEOUT_S = 3.0
+"""For the whole reply, and not for each of its parts."""
+MOST_BYTES = 1_000_000
+AGENT = "headway"
+
+
+class _Place(msgspec.Struct):
+    lat: Annotated[float, msgspec.Meta(ge=-90, le=90)]
+    lon: Annotated[float, msgspec.Meta(ge=-180, le=180)]
+
+
+_places = msgspec.json.Decoder(list[_Place], strict=False)
+
+
+class _TooLong(Exception):
+    """The reply is longer than any answer."""
+
+
+async def find_position(url: str | None, address: str) -> Position:
+    """The position of an address.
+
+    Args:
+        url: of the service; `q`, `format` and `limit` are added to its query. None for none.
+        address: as people write it.
+
+    Raises:
+        InvalidValue: there is no service, or it knows no such address.
+        StoreUnavailable: the service does not answer as it should; nothing was written.
+
+    Source:
+        The search API of Nominatim.
+    """
+    if url is None:
+        message = "the request has an address and no position, and nothing here finds positions"
+        raise InvalidValue(message, hint="give `position`, or set [field_service] geocoder_url")
+    query = {"q": address, "format": "jsonv2", "limit": "1"}
+    try:
+        places = _places.decode(await _reply(httpx.URL(url).copy_merge_params(query)))
+    except (httpx.HTTPError, msgspec.MsgspecError, TimeoutError, _TooLong) as error:
+        message = "the geocoder does not answer"
+        raise StoreUnavailable(message, hint=f"{type(error).__name__}; send it again") from error
+    if not places:
+        message = f"nobody knows where {address[:80]!r} is"
+        raise InvalidValue(message, hint="write it otherwise, or give `position`")
+    return Position(lat=places[0].lat, lon=places[0].lon)
+
+
+async def _reply(url: httpx.URL) -> bytes:
+    """The body of a reply of 2xx.
+
+    Raises:
+        HTTPError: there is none.
+        TimeoutError: it is not there in time.
+        _TooLong: it does not end.
+    """
+    body = bytearray()
+    async with (
+        asyncio.timeout(TIMEOUT_S),
+        httpx.AsyncClient(timeout=TIMEOUT_S, headers={"User-Agent": AGENT}) as http,
+        http.stream("GET", url) as reply,
+    ):
+        reply.raise_for_status()
+        async for part in reply.aiter_bytes():
+            body += part
+            if len(body) > MOST_BYTES:
+                raise _TooLong
+    return bytes(body)
 
 
 async def candidates_for(desk: Desk, request: Request) -> list[str]:

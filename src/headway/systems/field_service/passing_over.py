@@ -11,11 +11,10 @@ from collections.abc import Iterable
 
 from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.store import Store
-from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView
+from headway.contract.views import GatesQuery, GateState, JobQuery, JobsQuery, JobView
 from headway.core.state import QUEUED, State
 from headway.systems.field_service.names import NAME, OFFER, call_to, lock_of
-from headway.systems.field_service.request import read_request
-from headway.systems.field_service.standing import acceptor
+from headway.systems.field_service.request import acceptor, asked_now, read_request
 
 PASSED_OVER = "passed over, for they have another request: "
 """With this begins the reason on the trail."""
@@ -115,3 +114,27 @@ async def lock_state(store: Store, technician: str) -> GateState | None:
 async def _gates(store: Store, gates: Iterable[str]) -> tuple[GateState, ...]:
     names = tuple(gates)
     return (await store.read(GatesQuery(names=names, limit=min(_MOST, len(names))))).rows
+
+
+def ref_for(request: JobView, technician: str) -> str | None:
+    """The reference of the offer that a technician was last made about a request.
+
+    Args:
+        request: with its runs.
+        technician: his id.
+
+    Returns:
+        The reference; None if he was never asked.
+    """
+    if asked_now(request) == technician:
+        return f"{request.id}:{request.run}"
+    runs = [one.run for one in request.runs if one.candidate == technician and one.handed_at]
+    return f"{request.id}:{runs[-1]}" if runs else None
+
+
+async def request_held_by(store: Store, technician: str) -> JobView | None:
+    """The request that a technician is asked about now, or has; None if there is none."""
+    gate = await lock_state(store, technician)
+    if gate is None or not gate.holders:
+        return None
+    return await store.read(JobQuery(id=gate.holders[0].job))

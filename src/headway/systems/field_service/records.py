@@ -12,16 +12,11 @@ from sqlalchemy import JSON, BigInteger, Enum, Float, ForeignKey, Index, Integer
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from headway.systems.directory.naming import naming
+from headway.systems.directory.records import ID, MAX_ID, Record
 
-MAX_ID = 64
-"""Characters of the id of a technician or a user."""
-MAX_NAME = 200
-"""Characters of a name."""
 MAX_SKILL = 64
 """Characters of a skill or a role."""
 
-# By code point, as Python compares: what is listed by id goes on where the page before ended.
-_Id = String(MAX_ID).with_variant(String(MAX_ID, collation="C"), "postgresql")
 _Word = String(2 * MAX_SKILL).with_variant(String(2 * MAX_SKILL, collation="C"), "postgresql")
 
 
@@ -42,7 +37,7 @@ class Base(DeclarativeBase):
     metadata = naming()
 
 
-class Technician(Base):
+class Technician(Record, Base):
     """Somebody who is offered jobs.
 
     Attributes:
@@ -60,8 +55,6 @@ class Technician(Base):
 
     __tablename__ = "field_technicians"
 
-    id: Mapped[str] = mapped_column(_Id, primary_key=True)
-    name: Mapped[str] = mapped_column(String(MAX_NAME))
     phone: Mapped[str] = mapped_column(String(16), unique=True)
     lat: Mapped[float] = mapped_column(Float(53))
     lon: Mapped[float] = mapped_column(Float(53))
@@ -71,7 +64,6 @@ class Technician(Base):
         Enum(Channel, native_enum=False, length=8, values_callable=_words)
     )
     idle_since: Mapped[int] = mapped_column(BigInteger)
-    version: Mapped[int] = mapped_column(Integer)
 
 
 class Place(Base):
@@ -94,7 +86,7 @@ class Place(Base):
     cell: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     idle_since: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     technician_id: Mapped[str] = mapped_column(
-        _Id, ForeignKey("field_technicians.id", ondelete="CASCADE"), primary_key=True
+        ID, ForeignKey("field_technicians.id", ondelete="CASCADE"), primary_key=True
     )
     skills: Mapped[str] = mapped_column(Text)
 
@@ -104,7 +96,7 @@ class Place(Base):
     )
 
 
-class User(Base):
+class User(Record, Base):
     """Somebody who is told things.
 
     Attributes:
@@ -117,11 +109,8 @@ class User(Base):
 
     __tablename__ = "field_users"
 
-    id: Mapped[str] = mapped_column(_Id, primary_key=True)
-    name: Mapped[str] = mapped_column(String(MAX_NAME))
     roles: Mapped[list[str]] = mapped_column(JSON)
     channels: Mapped[list[str]] = mapped_column(JSON)
-    version: Mapped[int] = mapped_column(Integer)
 
 
 class RoleHeld(Base):
@@ -136,7 +125,7 @@ class RoleHeld(Base):
 
     role: Mapped[str] = mapped_column(_Word, primary_key=True)
     user_id: Mapped[str] = mapped_column(
-        _Id, ForeignKey("field_users.id", ondelete="CASCADE"), primary_key=True, index=True
+        ID, ForeignKey("field_users.id", ondelete="CASCADE"), primary_key=True, index=True
     )
 
     __table_args__ = ({"sqlite_with_rowid": False},)

@@ -1,4 +1,4 @@
-"""A service request, as its job carries it."""
+"""A service request as its job carries it, and where it stands: there is no other record."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
+
+from headway.contract.operate import Verb
+from headway.contract.views import JobView, RunView
+from headway.core.state import State
 
 
 class Urgency(StrEnum):
@@ -93,3 +97,109 @@ def read_request(args: bytes) -> Request:
 def args_of(request: Request) -> bytes:
     """The arguments of a request's job."""
     return _encode(request)
+
+
+class Status(StrEnum):
+    """Where a request stands."""
+
+    DISPATCHING = "dispatching"
+    """It is being offered, or soon will be."""
+    ASSIGNED = "assigned"
+    """Somebody has accepted it, or a dispatcher gave it to him."""
+    PENDING = "pending"
+    """Nobody takes it; dispatchers were alerted."""
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+STATES: dict[Status, tuple[State, ...]] = {
+    Status.DISPATCHING: (
+        State.SCHEDULED,
+        State.WAITING,
+        State.PARKED,
+        State.RUNNING,
+        State.AWAITING,
+    ),
+    Status.ASSIGNED: (State.AWAITING,),
+    Status.PENDING: (State.DEAD,),
+    Status.COMPLETED: (State.SUCCEEDED,),
+    Status.CANCELLED: (State.CANCELLED,),
+}
+"""The states in which a job of this status can be."""
+
+
+def status_of(job: JobView) -> Status:
+    """Where a request stands."""
+    match job.state:
+        case State.DEAD:
+            return Status.PENDING
+        case State.SUCCEEDED:
+            return Status.COMPLETED
+        case State.CANCELLED:
+            return Status.CANCELLED
+        case _ if job.cancel_requested:
+            # It ends so, whatever its run or a signal says.
+            return Status.CANCELLED
+        case State.AWAITING if acceptor(job):
+            return Status.ASSIGNED
+        case _:
+            return Status.DISPATCHING
+
+
+def acceptor(job: JobView) -> str:
+    """Who has accepted it; empty while nobody has."""
+    return job.cascade.accepted if job.cascade is not None else ""
+
+
+def dispatched_at(job: JobView) -> int:
+    """When it came, or was dispatched again or assigned last; for a job with its trail."""
+    again = (one.at for one in job.trail if one.what.startswith(Verb.RETRY))
+    return max(again, default=job.created_at)
+
+
+def is_open(job: JobView) -> bool:
+    """Whether somebody is asked, and has not answered."""
+    return job.state is State.AWAITING and not acceptor(job) and not job.cancel_requested
+
+
+def last_run(job: JobView) -> RunView | None:
+    """The run of the last claim."""
+    return next((one for one in job.runs if one.run == job.run), None)
+
+
+def asked_now(job: JobView) -> str:
+    """Whose answer is awaited; empty if nobody's is."""
+    run = last_run(job)
+    return run.candidate if run is not None and is_open(job) else ""
+
+
+def ref_of(job: JobView) -> str:
+    """The reference of the last run."""
+    return f"{job.id}:{job.run}"
+
+
+def run_of(ref: str) -> tuple[str, int]:
+    """The job and the run of a reference that this system made."""
+    job, _, run = ref.rpartition(":")
+    return job, int(run)
+
+
+class _Args(msgspec.Struct):
+    offer: str = ""
+
+
+_decode_ring = msgspec.json.Decoder(_Args).decode
+
+
+def offer_of(ring: JobView) -> str:
+    """The reference of the offer that a call or message makes; empty if it makes none."""
+    return _decode_ring(ring.args).offer
+
+
+def call_of(keys: tuple[str, ...]) -> tuple[str, str] | None:
+    """The provider and its id of the call that a run is known as; None if that is not known."""
+    for key in keys:
+        provider, colon, call_id = key.partition(":")
+        if colon:
+            return provider, call_id
+    return None

@@ -9,22 +9,17 @@ from fastapi import APIRouter
 from headway.runtime.app import App
 from headway.server.service import Service
 from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.dispatching import ROUTES as DISPATCHER_ROUTES
+from headway.systems.field_service.doctor import ROUTES as DOCTOR_ROUTES
+from headway.systems.field_service.hooks import ROUTES as HOOK_ROUTES
 from headway.systems.field_service.kinds.declare import declare
 from headway.systems.field_service.live.feed import LiveFeed
+from headway.systems.field_service.live_routes import ROUTES as LIVE_ROUTES
 from headway.systems.field_service.names import NAME
-from headway.systems.field_service.routes import (
-    answering,
-    dispatcher,
-    doctor,
-    hooks,
-    intake,
-    live,
-    requests,
-    settings,
-)
-from headway.systems.field_service.seen.source import FieldMetrics
-from headway.systems.field_service.technicians import routes as technicians
-from headway.systems.field_service.users import routes as users
+from headway.systems.field_service.request_routes import ROUTES as REQUEST_ROUTES
+from headway.systems.field_service.seen.metrics import field_metrics
+from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTES
+from headway.systems.field_service.users import ROUTES as USER_ROUTES
 
 
 class FieldService:
@@ -46,16 +41,13 @@ class FieldService:
     def routers(self) -> Sequence[APIRouter]:
         """Its routes."""
         return (
-            intake.ROUTES,
-            requests.ROUTES,
-            answering.ROUTES,
-            dispatcher.ROUTES,
-            settings.ROUTES,
-            hooks.ROUTES,
-            live.ROUTES,
-            doctor.ROUTES,
-            technicians.ROUTES,
-            users.ROUTES,
+            REQUEST_ROUTES,
+            DISPATCHER_ROUTES,
+            HOOK_ROUTES,
+            LIVE_ROUTES,
+            DOCTOR_ROUTES,
+            TECHNICIAN_ROUTES,
+            USER_ROUTES,
         )
 
     def declare(self, app: App) -> None:
@@ -64,6 +56,6 @@ class FieldService:
 
     async def start(self, service: Service) -> None:
         """Lays out the desk that its routes work with, and adds its metrics to the server's."""
-        service.scrapes.add(FieldMetrics(service.store, self.desk.tally))
+        service.scrapes.add(field_metrics(service.store, self.desk.tally))
         self.desk.feed = LiveFeed(service, self.desk.directory)
         service.desks[NAME] = self.desk

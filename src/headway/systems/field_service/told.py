@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.contract.views import JobView
+from fastapi import Response
+
+from headway.contract.views import JobQuery, JobView
 from headway.core.cascade import Asked
+from headway.core.errors import UnknownRecord
 from headway.core.state import FINAL
+from headway.server.access.caller import Caller
+from headway.server.replies.answer import answer
+from headway.server.replies.schema import reply_model
+from headway.server.service import Service
+from headway.systems.field_service.names import OFFER
 from headway.systems.field_service.passing_over import PASSED_OVER
-from headway.systems.field_service.request import Customer, Position, read_request
-from headway.systems.field_service.standing import (
+from headway.systems.field_service.request import (
+    Customer,
+    Position,
     Status,
     acceptor,
     asked_now,
     dispatched_at,
     last_run,
+    read_request,
     status_of,
 )
 
@@ -177,3 +187,24 @@ def _had_turn(job: JobView, asked: Asked) -> AskedView:
         asked_at=run.handed_at if run is not None else None,
         at=asked.at,
     )
+
+
+REQUEST = reply_model(ServiceRequest)
+
+
+async def find_request(service: Service, caller: Caller, request: str) -> JobView:
+    """The job of a request that the caller sees.
+
+    Raises:
+        UnknownRecord: there is none.
+    """
+    job = await service.store.read(JobQuery(id=request))
+    if job is None or job.kind != OFFER or not caller.sees(job):
+        message = f"there is no service request {request[:64]!r}"
+        raise UnknownRecord(message, hint="GET /service-requests lists them")
+    return job
+
+
+async def tell(service: Service, job: JobView, status: int = 200) -> Response:
+    """The reply that says how a request stands."""
+    return answer(service_request(job, await service.now()), status)

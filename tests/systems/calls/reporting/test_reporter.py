@@ -11,8 +11,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 import headway as hw
 from headway.runtime.timing import Timing
-from headway.systems.calls.reporting.addresses import is_public
-from headway.systems.calls.reporting.pinned import Resolve
+from headway.systems.calls.reporting.pinned import Resolve, is_public
 from headway.systems.calls.reporting.reporter import LIMIT_S, Reporter
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -11,9 +11,8 @@ import yaml
 
 from headway.core.duration import parse_duration
 from headway.server.metrics.families import FAMILIES as ENGINE
-from headway.systems.calls.seen.families import FAMILIES
-from headway.systems.calls.seen.rules import call_rules
-from headway.systems.calls.seen.thresholds import Thresholds
+from headway.systems.calls.seen.metrics import FAMILIES
+from headway.systems.calls.seen.rules import Thresholds, call_rules
 
 promql = pytest.importorskip("promql_parser", reason="needs the package promql-parser")
 

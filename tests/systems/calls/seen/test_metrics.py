@@ -17,11 +17,9 @@ from headway.server.access.policy import needs
 from headway.server.metrics.families import FAMILIES as ENGINE
 from headway.server.routes.router import router
 from headway.server.service import Service
-from headway.systems.calls.seen.families import FAMILIES
-from headway.systems.calls.seen.intakes import Intakes
-from headway.systems.calls.seen.start import start_seeing
-from headway.systems.calls.seen.tally import Event
-from headway.systems.calls.seen.thresholds import Thresholds
+from headway.systems.calls.seen.metrics import FAMILIES, Intakes, start_seeing
+from headway.systems.calls.seen.rules import Thresholds
+from headway.systems.calls.seen.sight import Event
 from headway.testing.faulty import Fault, FaultyStore
 from tests.server.rig import Rig, serving
 from tests.systems.calls.seen.world import MINUTE, World

@@ -8,10 +8,8 @@ import headway as hw
 from headway.contract.definitions import DeclareGate, SetGate
 from headway.server.alerts.alert import AGAIN_MS, Severity
 from headway.server.alerts.throttle import CALM_MS
-from headway.systems.calls.seen.dials import RECENT_MS
-from headway.systems.calls.seen.rules import call_rules
-from headway.systems.calls.seen.tally import Event
-from headway.systems.calls.seen.thresholds import Thresholds, read_thresholds
+from headway.systems.calls.seen.rules import Thresholds, call_rules, read_thresholds
+from headway.systems.calls.seen.sight import RECENT_MS, Event
 from tests.systems.calls.seen.world import MINUTE, SECOND, World, only, world_in
 
 ROOT = Path(__file__).parents[4]

@@ -8,7 +8,7 @@ import pytest
 
 import headway as hw
 from headway.runtime.timing import Timing
-from headway.systems.calls.seen.tally import Event, Tally
+from headway.systems.calls.seen.sight import Event, Tally
 from headway.systems.directory.database import Directory
 from headway.systems.directory.tally import LATER_S, MOST_LABELS, OTHER
 

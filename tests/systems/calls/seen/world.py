@@ -19,10 +19,8 @@ from headway.server.alerts.facts import Facts
 from headway.server.alerts.rule_book import RuleBook
 from headway.server.alerts.watch import Watch
 from headway.stores import open_store
-from headway.systems.calls.seen.rules import call_rules
-from headway.systems.calls.seen.sight import Sight, look_at_calls
-from headway.systems.calls.seen.tally import Tally
-from headway.systems.calls.seen.thresholds import Thresholds, read_thresholds
+from headway.systems.calls.seen.rules import Thresholds, call_rules, read_thresholds
+from headway.systems.calls.seen.sight import Sight, Tally, look_at_calls
 from headway.systems.directory.database import Directory
 from headway.testing.clock import FakeClock
 

@@ -12,9 +12,8 @@ import pytest
 from headway.contract.tokens import Role
 from headway.core.errors import InvalidValue
 from headway.core.state import State
-from headway.systems.calls.truth.chosen import Chosen, Mode
 from headway.systems.calls.truth.row import LeadRow
-from headway.systems.calls.truth.settings import read_migration
+from headway.systems.calls.truth.settings import Chosen, Mode, read_migration
 from tests.systems.calls.truth.databases import make_theirs, run, settings_of
 from tests.systems.calls.truth.site import Site, calling, lead
 from tests.systems.telephony.carrier_rig import carrying

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headway.core.errors import InvalidValue, KeyConflict, StoreUnavailable
-from headway.systems.calls.truth.intake import take_in
 from headway.systems.calls.truth.lead_table import LeadTable
 from headway.systems.calls.truth.row import LeadRow, lead_of
+from headway.systems.calls.truth.truth import take_in
 from tests.systems.calls.truth.databases import make_theirs, opened, run, settings_of
 
 AT = int(datetime(2026, 11, 21, 9, 0, 0, 125_000, UTC).timestamp() * 1000)

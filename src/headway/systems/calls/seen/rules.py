@@ -8,17 +8,75 @@ from dataclasses import dataclass
 from headway.core.duration import format_duration
 from headway.runtime.latency import percentile
 from headway.server.alerts.alert import Severity
-from headway.server.alerts.declared import Grows, Lasts, Now, Texts
+from headway.server.alerts.declared import Grows, Lasts, Now, Texts, thresholds_of
 from headway.server.alerts.rule import Rule
-from headway.systems.calls.seen.lines import LinePool, without_number
-from headway.systems.calls.seen.sight import Sight
-from headway.systems.calls.seen.tally import Event
-from headway.systems.calls.seen.thresholds import Thresholds
+from headway.systems.calls.seen.sight import Event, LinePool, Sight, without_number
 
 FREE = 0.05
 """A share of the channels; where fewer are free, lines are what leads wait for."""
 
 Lasting = Mapping[str, Callable[[int], str]]
+
+
+WHERE = "calls.alerts"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thresholds:
+    """From which values on each rule speaks; spans are in ms, shares from 0 to 1.
+
+    Attributes:
+        runbooks: what stands before `#` and the rule's name in the link of an alert.
+        dispatch_halted_more_than: so many overdue leads that could go are borne.
+        dispatch_halted_for_ms: how long they must be there.
+        orphan_webhook_more_than: so many new ones are borne.
+        orphan_webhook_within_ms: how long one is new.
+        no_number_for_ms: how long leads must wait for a pool of which no number can be used.
+        intake_failing_above: a share of the requests that bring leads.
+        intake_failing_least: so many must have failed.
+        intake_failing_within_ms: how long a request counts.
+        latency_high_above_ms: of due to dial, waits behind gates left out, by 99 of 100.
+        latency_high_least: so many calls must have been dialled in the last five minutes.
+        latency_high_for_ms: how long it must last.
+        webhooks_lost_more_than: so many new ones of a number are borne.
+        webhooks_lost_within_ms: how long one is new.
+        workers_dying_above: a share of the workers.
+        workers_dying_within_ms: how long one that was lost counts.
+        depth_high_above: overdue leads.
+        no_leader_for_ms: for how long ended leases may wait for who minds them.
+        one_tenant_above: a share of the overdue leads.
+        one_tenant_least: so many leads must be overdue.
+    """
+
+    runbooks: str = "docs/how-to/calls-runbooks.md"
+    dispatch_halted_more_than: int = 100
+    dispatch_halted_for_ms: int = 120_000
+    orphan_webhook_more_than: int = 0
+    orphan_webhook_within_ms: int = 300_000
+    no_number_for_ms: int = 30_000
+    intake_failing_above: float = 0.01
+    intake_failing_least: int = 5
+    intake_failing_within_ms: int = 300_000
+    latency_high_above_ms: int = 5_000
+    latency_high_least: int = 10
+    latency_high_for_ms: int = 300_000
+    webhooks_lost_more_than: int = 0
+    webhooks_lost_within_ms: int = 900_000
+    workers_dying_above: float = 0.5
+    workers_dying_within_ms: int = 300_000
+    depth_high_above: int = 50_000
+    no_leader_for_ms: int = 30_000
+    one_tenant_above: float = 0.8
+    one_tenant_least: int = 100
+
+
+def read_thresholds(given: Mapping[str, object]) -> Thresholds:
+    """Reads the table [calls.alerts]; see `thresholds_of`.
+
+    Raises:
+        InvalidValue: there is no such key, or a value is unusable.
+    """
+    return thresholds_of(WHERE, Thresholds, given)
 
 
 def call_rules(at: Thresholds) -> tuple[Rule[Sight], ...]:

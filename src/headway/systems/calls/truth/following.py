@@ -1,20 +1,62 @@
-"""Following: the jobs of rows that are ours and wait, brought in line with these rows."""
+"""Following your own table: its rows become jobs, and are handed over by an older system.
+
+Rows become ours, and go back, by one conditional change of the row each. The row alone says whose
+it is, so that at no moment both systems or none have it. Jobs only follow: one that is missing is
+made by the next look, and one too many ends before it dials.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from uuid import uuid4
 
+from headway.contract.enqueue import InFlight
 from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView
 from headway.core.errors import CallerError
+from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.job import NewJob
-from headway.core.state import FINAL, QUEUED
-from headway.systems.calls.truth.recipe import Recipe
-from headway.systems.calls.truth.refusals import AUTHOR, RELEASED, is_elsewhere
-from headway.systems.calls.truth.row import LeadRow
+from headway.core.state import FINAL, QUEUED, State
+from headway.runtime.app import App
+from headway.runtime.kind import Kind
+from headway.runtime.sources.under_way import in_flight
+from headway.systems.calls.truth.lead_table import LeadTable
+from headway.systems.calls.truth.migration import Migration
+from headway.systems.calls.truth.row import LeadRow, Recipe, Standing
+from headway.systems.calls.truth.settings import Chosen, Mode
+
+NOT_OURS = "NOT_OURS"
+"""The row said so when the call was about to be made."""
+RELEASED = "RELEASED"
+"""The row went back to the older system before anything had begun."""
+AUTHOR = "[calls.migration]"
+"""Stands on the trail."""
+
+
+def is_elsewhere(view: JobView) -> bool:
+    """Whether a job ended because somebody else had its row, and not because of its lead.
+
+    Args:
+        view: with its trail, which tells why one was cancelled while it ran.
+    """
+    if view.state not in {State.DEAD, State.CANCELLED}:
+        return False
+    if view.reason.startswith((NOT_OURS, RELEASED)):
+        return True
+    cancels = [note for note in view.trail if note.what.startswith("cancel ")]
+    released = bool(cancels) and cancels[-1].reason.startswith(RELEASED)
+    return view.state is State.CANCELLED and released and not _has_called(view)
+
+
+def _has_called(view: JobView) -> bool:
+    """Whether a job that was cancelled had begun its call, as far as its runs were read."""
+    last = view.runs[-1] if view.runs else None
+    return last is not None and last.handed_at is not None and not last.error.startswith(NOT_OURS)
+
 
 _log = logging.getLogger("headway.calls")
 
@@ -101,3 +143,124 @@ class Following:
             request=uuid4().hex, ids=ids, verb=verb, edit=edit, author=AUTHOR, reason=reason
         )
         await self._store().act(request)
+
+
+TABLE = "calls.table"
+
+
+def declare_source(
+    app: App, lead: Kind, recipe: Recipe, table: LeadTable, following: Following
+) -> None:
+    """Adds to an app the source that its table is.
+
+    Args:
+        app: whose worker runs the leads.
+        lead: the kind of leads.
+        recipe: how a row becomes a job.
+        table: that is the truth.
+        following: makes the jobs of rows.
+    """
+
+    @app.source(name=TABLE, every=table.settings.every, rate=table.settings.rate)
+    async def pending() -> AsyncGenerator[NewJob]:
+        async for page in table.pending(ours=True):
+            for job in await following.missing(page):
+                yield job
+
+    @pending.in_flight
+    async def calls() -> AsyncGenerator[InFlight]:
+        async for page in table.running():
+            for standing in page:
+                try:
+                    yield await _in_flight(lead, recipe, standing)
+                except CallerError as error:
+                    _log.error("the row %s is no lead: %s", standing.row.id, error)
+
+
+async def _in_flight(lead: Kind, recipe: Recipe, standing: Standing) -> InFlight:
+    made = recipe.job(standing.row)
+    specs = await recipe.dial_gates(standing.row)
+    gates = lead.uses("dial", made.lane, made.tenant, made.args, specs)
+    members = _members(specs, standing.number)
+    if not members:
+        _log.warning("the row %s calls from %s, which is in no pool now", made.key, standing.number)
+    return in_flight(
+        replace(made, stage="dial", gates=gates, due_at=None),
+        known_as=standing.ref or f"{made.id}:1",
+        since=datetime.fromtimestamp((standing.since_at or 0) / 1000, UTC),
+        timeout=f"{recipe.deadline_ms}ms",
+        members=members,
+    )
+
+
+def _members(specs: Sequence[GateSpec], number: str | None) -> dict[str, str]:
+    pools = [one for one in specs if one.kind is GateKind.POOL]
+    return {
+        pool.name: number for pool in pools if number is not None and number in dict(pool.members)
+    }
+
+
+ADOPTING = "calls.migration"
+
+
+class Adopting:
+    """Moves rows between the older system and us.
+
+    Args:
+        table: of both.
+        migration: says which rows.
+        following: brings the jobs in line.
+    """
+
+    def __init__(self, table: LeadTable, migration: Migration, following: Following) -> None:
+        self._table = table
+        self._migration = migration
+        self._following = following
+
+    async def step(self) -> None:
+        """Moves what is on the wrong side of what is chosen now, as far as it has not started.
+
+        Raises:
+            StoreError: the table or the store cannot be reached; each row is on one side.
+        """
+        chosen = (await self._migration.choice()).chosen
+        if chosen.mode in {Mode.ADOPT, Mode.RELEASE}:
+            await self._let_go(chosen)
+        if chosen.mode is Mode.ADOPT:
+            await self._take(chosen)
+
+    async def _let_go(self, chosen: Chosen) -> None:
+        async for page in self._table.pending(ours=True):
+            for some in self._batches([row for row in page if not chosen.has(row)]):
+                gone = await self._table.let_go(some)
+                if gone:
+                    _log.info("%d rows are the older system's again", len(gone))
+                    await self._following.call_off(gone)
+
+    async def _take(self, chosen: Chosen) -> None:
+        async for page in self._table.pending(ours=False):
+            # A row that makes no job stays with those who know what to do with it.
+            wanted = [
+                row for row in page if chosen.has(row) and self._following.job(row) is not None
+            ]
+            for some in self._batches(wanted):
+                taken = await self._table.take(some)
+                if taken:
+                    _log.info("%d rows are ours", len(taken))
+                    await self._following.make(taken)
+
+    def _batches(self, rows: list[LeadRow]) -> list[list[str]]:
+        size = self._migration.settings.batch
+        ids = [row.id for row in rows]
+        return [ids[begin : begin + size] for begin in range(0, len(ids), size)]
+
+
+def declare_adopting(app: App, adopting: Adopting, migration: Migration) -> None:
+    """Lets one of an app's workers move rows, again and again."""
+
+    @app.source(name=ADOPTING, every=migration.settings.every)
+    async def rows() -> AsyncGenerator[NewJob]:
+        await adopting.step()
+        # Nothing is left for the source to make: jobs are made as their rows become ours.
+        for job in ():
+            yield job

@@ -17,9 +17,9 @@ from headway.server.bodies.words import TenantName
 from headway.server.replies.answer import answer
 from headway.server.replies.schema import reply, reply_model
 from headway.server.routes.router import router
-from headway.systems.calls.truth.chosen import Chosen, Mode
 from headway.systems.calls.truth.migration import Choice, Migration
-from headway.systems.calls.truth.shadow_book import Comparison, Decision, ShadowBook
+from headway.systems.calls.truth.settings import Chosen, Mode
+from headway.systems.calls.truth.shadow import Comparison, Decision, ShadowBook
 
 Observer = Annotated[Caller, needs(Permission.OBSERVE)]
 Definer = Annotated[Caller, needs(Permission.DEFINE)]

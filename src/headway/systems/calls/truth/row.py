@@ -1,11 +1,16 @@
-"""A row: a lead as the table that is the truth knows it."""
+"""A lead as a row of your own table, and how it becomes a job."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Protocol
 from uuid import UUID, uuid5
+
+from headway.core.gates.spec import GateSpec
+from headway.core.job import NewJob
 
 _ROWS = UUID("5d0f0a5e-6d0b-5a6c-9f0e-9f6f0f1b8a41")
 """The namespace of leads whose rows have ids that are no UUIDs."""
@@ -89,3 +94,28 @@ def lead_of(row_id: str) -> str:
 def share_of(row_id: str) -> int:
     """A row's place in 0 to 9999: the same for ever, so that a percentage grows and never flaps."""
     return int.from_bytes(sha256(row_id.encode()).digest()[:8]) % SHARES
+
+
+class Recipe(Protocol):
+    """How a row becomes a job."""
+
+    @property
+    def deadline_ms(self) -> int:
+        """How long a call may be on before the provider is asked."""
+        ...
+
+    def job(self, row: LeadRow) -> NewJob:
+        """The lead's job, as intake makes it, with a key that follows from the row.
+
+        Raises:
+            CallerError: the row is no lead: its phone or zone is none.
+        """
+        ...
+
+    async def dial_gates(self, row: LeadRow) -> Sequence[GateSpec]:
+        """The gates that its call must pass, as they are now; all are declared.
+
+        Raises:
+            StoreError: the directory cannot tell now.
+        """
+        ...

@@ -1,15 +1,51 @@
-"""The tables [calls.table] and [calls.migration] of the settings."""
+"""The tables [calls.table] and [calls.migration], and what is chosen of a migration."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import cast
 
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
-from headway.systems.calls.truth.chosen import Chosen, Mode
+from headway.systems.calls.truth.row import SHARES, LeadRow, share_of
+
+
+class Mode(StrEnum):
+    """What becomes of an older system's rows."""
+
+    OFF = "off"
+    """They are left alone; rows that are ours stay ours."""
+    SHADOW = "shadow"
+    """It is decided when each would be called, and written down beside what they did."""
+    ADOPT = "adopt"
+    """Those chosen become ours; those that are not chosen any more go back."""
+    RELEASE = "release"
+    """All that have not started go back."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """Which rows, and what becomes of them.
+
+    Attributes:
+        mode: what becomes of them.
+        percent: of the rows, by a hash of each row's id.
+        resellers: only theirs; empty for everybody's.
+    """
+
+    mode: Mode = Mode.OFF
+    percent: float = 0.0
+    resellers: tuple[str, ...] = ()
+
+    def has(self, row: LeadRow) -> bool:
+        """Whether a row is among those chosen."""
+        if self.mode is Mode.RELEASE or (self.resellers and row.reseller not in self.resellers):
+            return False
+        return share_of(row.id) < self.percent * SHARES / 100
+
 
 NEEDED = ("id", "phone", "status", "due_at", "ref", "number", "since")
 """Columns without which nobody could tell who is called when, and who is being called."""

@@ -10,11 +10,9 @@ from headway.core.errors import StoreUnavailable, UnknownRecord
 from headway.runtime.answers import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
 from headway.systems.field_service.desk import Desk
-from headway.systems.field_service.kinds.asking import longest_ms
-from headway.systems.field_service.kinds.ring import Ring
-from headway.systems.field_service.kinds.text import Text
+from headway.systems.field_service.kinds.ring import Ring, Text, longest_ms
 from headway.systems.field_service.kinds.turn import AWAY_AGAIN
-from headway.systems.field_service.users.book import find_user
+from headway.systems.field_service.users import USERS
 from headway.systems.telephony.voice import Say
 
 CHOOSE, CALL = "choose", "call"
@@ -94,7 +92,7 @@ class Alert:
         """
         async with self._desk.directory.read() as session:
             try:
-                found = await find_user(session, user)
+                found = await USERS.find(session, user)
             except UnknownRecord:
                 reason = "the user is gone"
                 raise Dead(reason) from None

@@ -7,14 +7,9 @@ from headway.core.gates.slots import Slots
 from headway.core.retry import Backoff
 from headway.runtime.app import App
 from headway.systems.field_service.desk import Desk
+from headway.systems.field_service.kinds.after import Ended, LookOver, RingEnded, Taken
 from headway.systems.field_service.kinds.alert import CALL, CHOOSE, Alert
-from headway.systems.field_service.kinds.asking import ASK_WITHIN
-from headway.systems.field_service.kinds.ended import Ended
-from headway.systems.field_service.kinds.look_over import LookOver
-from headway.systems.field_service.kinds.ring import Ring
-from headway.systems.field_service.kinds.ring_ended import RingEnded
-from headway.systems.field_service.kinds.taken import Taken
-from headway.systems.field_service.kinds.text import Text
+from headway.systems.field_service.kinds.ring import ASK_WITHIN, Ring, Text
 from headway.systems.field_service.kinds.turn import Turn
 from headway.systems.field_service.names import (
     AFTER,

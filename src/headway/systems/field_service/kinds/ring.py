@@ -1,20 +1,115 @@
-"""A call to one technician about one offer: at most once, on a line that stays taken to its end."""
+"""A call or a message to one technician about one offer: at most once.
+
+A line stays taken to the end of its call; of one that is silent for a while the provider is asked.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from headway.contract.signals import Heard, Signal, SignalKind
-from headway.contract.views import JobQuery
+from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.views import JobQuery, StatsQuery
 from headway.core.errors import ProviderRefused, ProviderUnsure
-from headway.runtime.answers import Dead, Retry
+from headway.runtime.answers import Dead, Ended, Retry, Running, Unknown
 from headway.runtime.awaited import Awaited
+from headway.runtime.encoding import encode
 from headway.runtime.job import Job
 from headway.systems.field_service.desk import Desk
-from headway.systems.field_service.kinds.asking import ASK_EACH_S, BEGINS_S, ask
 from headway.systems.field_service.names import LINES
-from headway.systems.field_service.standing import is_open, run_of
-from headway.systems.telephony.voice import Ask, CallOrder, Say
+from headway.systems.field_service.request import call_of, is_open, run_of
+from headway.systems.field_service.settings import FieldSettings
+from headway.systems.telephony.texts import TextOrder
+from headway.systems.telephony.voice import Ask, CallEvent, CallOrder, NotFound, Say, Sought, Voice
+
+ASK_EACH_S = 10
+"""After so long without a word of the provider it is asked."""
+ASK_WITHIN = "1m"
+"""If nobody can ask it, the call's job ends so long after that."""
+BEGINS_S = 10
+"""Longer after the hand-over no call is placed, however long the worker stood still."""
+LISTED_S = 15
+"""Until a provider lists the call that it was asked for."""
+SPARE_S = 60
+"""Beyond ringing and talking, until a call must be over."""
+UNSURE = "deadline"
+"""The reason of a call of which nobody knows what became of it: the offer's own time decides."""
+
+
+async def ask(desk: Desk, awaited: Awaited) -> Running | Ended | Unknown:
+    """Asks the provider how a call to a technician goes.
+
+    The line and whoever is called are kept until it has ended, though nobody can say now whether it
+    has; but not for a call that was certainly never placed, and never for longer than
+    `given_up_ms`.
+
+    Args:
+        desk: of the system.
+        awaited: the call's job, in doubt or at its deadline.
+
+    Raises:
+        StoreError: the store cannot tell now; it is asked again.
+    """
+    if awaited.handed_at is None:
+        return Unknown()
+    handed_at = int(awaited.handed_at.timestamp() * 1000)
+    # What counts is when it is asked: a call can begin while the provider looks.
+    past_ms = (await desk.app.store.read(StatsQuery())).now - handed_at
+    if past_ms >= given_up_ms(desk.settings):
+        return Ended("dead", reason=UNSURE)
+    line = desk.settings.lines.get(awaited.permits.get(LINES, ""))
+    if line is None:
+        return Running(extend=timedelta(seconds=ASK_EACH_S))
+    voice = desk.exchange.voice(line.provider)
+    try:
+        event = await voice.look_up(await _sought(desk, awaited, line.number, handed_at))
+    except ProviderUnsure:
+        return Running(extend=timedelta(seconds=ASK_EACH_S))
+    return _answer(voice, event, past_ms)
+
+
+def longest_ms(settings: FieldSettings) -> int:
+    """How long a call can take, and a little more."""
+    return (settings.ring_s + settings.call_limit_s + SPARE_S) * 1000
+
+
+def given_up_ms(settings: FieldSettings) -> int:
+    """So long after the hand-over a line and whoever is called are free in any case."""
+    return 2 * longest_ms(settings)
+
+
+def certain_ms(voice: Voice) -> int:
+    """So long after the hand-over a call that its provider does not list was never placed."""
+    return (BEGINS_S + LISTED_S) * 1000 + voice.answers_ms
+
+
+def _answer(voice: Voice, event: CallEvent | NotFound, past_ms: int) -> Running | Ended:
+    if isinstance(event, NotFound):
+        unlisted_ms = certain_ms(voice) - past_ms
+        if unlisted_ms > 0:
+            return Running(extend=timedelta(milliseconds=unlisted_ms))
+        return Ended("dead", reason=UNSURE)
+    if not event.status.ended:
+        # Now it can be hung up as well.
+        known_as = f"{voice.name}:{event.call_id}"
+        return Running(extend=timedelta(seconds=ASK_EACH_S), known_as=known_as)
+    body = {"status": str(event.status), "call_id": event.call_id, "asked": True}
+    return Ended("succeeded", body=body, reason=str(event.status))
+
+
+async def _sought(desk: Desk, awaited: Awaited, number: str, handed_at: int) -> Sought:
+    view = await desk.app.store.read(JobQuery(id=awaited.id))
+    runs = view.runs if view is not None else ()
+    known = {one.run: call_of(one.keys) for one in runs}
+    mine = known.pop(awaited.run, None)
+    return Sought(
+        ref=awaited.ref,
+        to=str(awaited.args.get("to", "")),
+        from_=number,
+        since=handed_at,
+        call_id=mine[1] if mine else None,
+        others=[one[1] for one in known.values() if one],
+    )
+
 
 REFUSED_AGAIN = "5s"
 PROVIDER = "provider"
@@ -127,3 +222,63 @@ class Ring:
 
 def _reason(refused: ProviderRefused) -> str:
     return f"refused: {refused.message}"
+
+
+SPARE_MS = 5_000
+"""Beyond what the provider may take; then nobody knows, and no message is sent again."""
+
+
+class Text:
+    """The handler of messages."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def text(self, job: Job, to: str, text: str, offer: str = "") -> None:
+        """Sends a message, once.
+
+        Args:
+            job: this one.
+            to: whose phone.
+            text: what it says.
+            offer: the reference of the offer that it makes; empty if it makes none.
+
+        Raises:
+            Dead: the provider will not send it.
+            Retry: it takes no messages now.
+        """
+        del offer
+        await self.send(job, to, text)
+
+    async def send(self, job: Job, to: str, text: str) -> None:
+        """Sends a message and settles the job; a message that may have gone out stays so.
+
+        Raises:
+            Dead: the provider will not send it.
+            Retry: it takes no messages now.
+        """
+        settings = self._desk.settings
+        if settings.text_from is None:
+            reason = "refused: nobody sends texts"
+            raise Dead(reason)
+        texts = self._desk.exchange.text(settings.text_provider)
+        await job.hand_over(timeout=timedelta(milliseconds=texts.answers_ms + SPARE_MS))
+        order = TextOrder(ref=job.ref, to=to, from_=settings.text_from, text=text)
+        try:
+            message_id = await texts.send(order)
+        except ProviderRefused as refused:
+            reason = f"refused: {refused.message}"
+            if refused.concerns == "provider":
+                raise Retry(reason, after="5s") from refused
+            raise Dead(reason) from refused
+        except ProviderUnsure:
+            return
+        await self._desk.app.store.signal(
+            Signal(
+                key=job.ref,
+                event=f"sent:{job.ref}",
+                decided=Decided.SUCCEEDED,
+                reason="sent",
+                body=encode("body", {"message_id": message_id}),
+            )
+        )

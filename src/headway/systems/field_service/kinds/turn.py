@@ -29,7 +29,7 @@ from headway.systems.field_service.request import (
     read_request,
 )
 from headway.systems.field_service.skills import lacking
-from headway.systems.field_service.technicians.book import find_technician
+from headway.systems.field_service.technicians import TECHNICIANS
 from headway.systems.field_service.words import (
     assigned_words,
     given_away_words,
@@ -236,6 +236,6 @@ def _away_km(request: Request, technician: Technician) -> float:
 
 async def _find(session: AsyncSession, technician: str) -> Technician | None:
     try:
-        return await find_technician(session, technician)
+        return await TECHNICIANS.find(session, technician)
     except UnknownRecord:
         return None

@@ -1,1 +1,0 @@
-"""Pre-checks: what is asked before a lead may be called, each behind one protocol."""

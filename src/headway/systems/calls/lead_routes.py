@@ -1,0 +1,442 @@
+"""/leads: taking leads in, finding and counting them, calling them now, calling them off."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, Literal
+from uuid import uuid4
+
+from fastapi import Body, Query, Response
+from fastapi.openapi.models import Example
+from pydantic import ConfigDict, Field
+
+from headway.contract.operate import Acted, ActRequest, Verb
+from headway.contract.views import GatesQuery, GateState, JobQuery, JobsQuery, JobView, WhyQuery
+from headway.core.check import is_job_id
+from headway.core.errors import (
+    InvalidState,
+    InvalidValue,
+    StoreError,
+    StoreUnavailable,
+    UnknownRecord,
+)
+from headway.core.gates.hours import intervals, next_opening
+from headway.core.gates.spec import GateSpec
+from headway.core.state import State
+from headway.runtime.records import record
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.asking import PageAsked, numbered
+from headway.server.bodies.body import Asked
+from headway.server.bodies.words import TenantName, When
+from headway.server.for_callers.bounded_page import bounded_page
+from headway.server.for_callers.sight import why_seen
+from headway.server.replies.answer import answer, plain
+from headway.server.replies.error_members import add_members
+from headway.server.replies.schema import and_more, page_model, reply
+from headway.server.routes.router import TheService, router
+from headway.server.service import Service
+from headway.systems.calls.desk import CHECK, DIAL, LEAD, Desk, TheDesk
+from headway.systems.calls.hearing import call_off
+from headway.systems.calls.intake import LeadBody, OneOrManyLeads, Phone, Taken, take_leads
+from headway.systems.calls.lead import (
+    Lead,
+    LeadStatus,
+    attempts_of,
+    lead_of,
+    outcome_of,
+    read_args,
+    status_of,
+)
+from headway.systems.calls.outcome import Outcome
+
+ROUTES = router("system: calls")
+MOST = 20_000
+"""Leads that one request looks at."""
+
+COUNTED = reply(
+    "AttemptsByOutcome",
+    "How many attempts ended how.",
+    outcomes=(dict[str, int], "By outcome."),
+    under_way=(int, "Attempts that go on."),
+    leads=(int, "Leads that were looked at, of those that the caller sees."),
+    complete=(bool, "Whether that were all; if not, ask by reseller, or for a shorter time."),
+)
+
+
+class CountAsked(Asked):
+    """Which attempts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True)
+
+    from_: When | None = Field(default=None, alias="from", description="Begun at or after this.")
+    to: When | None = Field(default=None, description="Begun before this.")
+    reseller: TenantName | None = Field(default=None, description="Only of this one's leads.")
+
+
+@ROUTES.get(
+    "/leads/outcomes",
+    operation_id="calls_outcomes",
+    summary="Count attempts by outcome",
+    response_model=COUNTED,
+)
+async def outcomes(
+    asked: Annotated[CountAsked, Query()],
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.READ)],
+) -> Response:
+    """Counts the attempts of the newest leads, up to 20,000 of them, by what became of each."""
+    now = await service.now()
+    since = 0 if asked.from_ is None else asked.from_.resolved(now)
+    until = now + 1 if asked.to is None else asked.to.resolved(now)
+    tenant = caller.tenant(asked.reseller)
+    found: Counter[str] = Counter()
+    looked, seen, under_way, cursor = 0, 0, 0, None
+    while looked < MOST:
+        query = JobsQuery(
+            kind=LEAD, tenant=tenant, runs=True, newest=True, cursor=cursor, limit=1_000
+        )
+        page = await bounded_page(service.store, query)
+        for job in page.rows:
+            if not caller.sees(job):
+                continue
+            seen += 1
+            for attempt in attempts_of(job):
+                if since <= attempt.started_at < until:
+                    under_way += attempt.outcome is None
+                    found.update([] if attempt.outcome is None else [str(attempt.outcome)])
+        looked += len(page.rows)
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return answer(
+        {
+            "outcomes": dict(found),
+            "under_way": under_way,
+            "leads": seen,
+            "complete": cursor is None,
+        }
+    )
+
+
+TAKEN = reply(
+    "LeadTaken",
+    "Which lead exists now.",
+    id=(str, "Of the lead."),
+    status=(LeadStatus, "Where it stands; BACKLOG for a new one."),
+    created=(bool, "Whether this call made it."),
+    due_at=(int, "When it is due; of a lead that was there, when this one would have been."),
+)
+TAKEN_MANY = reply("LeadsTaken", "For each, in this order.", leads=(list[TAKEN], "The leads."))
+ONE = and_more(
+    Lead,
+    "LeadAndWhy",
+    why=(str | None, "Why it is not called yet, in one sentence; null unless it waits."),
+)
+GONE = reply(
+    "LeadCalledOff",
+    "What becomes of the lead.",
+    id=(str, "Of the lead."),
+    status=(LeadStatus, "FINISHED; or PROCESSING while its call is being hung up."),
+    outcome=(Outcome | None, "ABORT once it is finished."),
+)
+
+_STATES = {
+    LeadStatus.BACKLOG: (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING),
+    LeadStatus.PROCESSING: (State.RUNNING, State.AWAITING),
+    LeadStatus.FINISHED: (State.SUCCEEDED, State.DEAD, State.CANCELLED),
+}
+_EXAMPLES: dict[str, Example] = {
+    "one": {
+        "summary": "One lead",
+        "value": {
+            "phone": "+14155550100",
+            "tz": "America/Los_Angeles",
+            "reseller": "acme",
+            "key": "order-17",
+        },
+    },
+}
+
+
+class LeadsAsked(PageAsked):
+    """Which leads; what is left out stands for any."""
+
+    status: LeadStatus | None = Field(default=None, description="Only these.")
+    reseller: TenantName | None = Field(default=None, description="Only this one's.")
+    phone: Phone | None = Field(default=None, description="Only to this phone; needs `reseller`.")
+    outcome: Outcome | None = Field(default=None, description="Only finished ones with this.")
+    newest: bool = Field(default=False, description="Newest intake first.")
+
+
+class HangupAsked(Asked):
+    """How a lead is called off."""
+
+    hangup: bool = Field(default=False, description="Also ends a call that goes on.")
+
+
+@ROUTES.post(
+    "/leads",
+    operation_id="calls_take_leads",
+    summary="Take in one lead, or up to 10,000",
+    status_code=201,
+    response_model=TAKEN,
+    response_description="The lead was taken in.",
+    responses={200: {"model": TAKEN | TAKEN_MANY, "description": "It was there; or: a list."}},
+)
+async def take(
+    body: Annotated[OneOrManyLeads, Body(openapi_examples=_EXAMPLES)],
+    service: TheService,
+    desk: TheDesk,
+    caller: Annotated[Caller, needs(Permission.SEND)],
+) -> Response:
+    """Takes leads in; when this returns, they are stored.
+
+    Sent again with the same `key` a lead is still one, until seven days after its end; with
+    another phone, zone, template or payload that is a conflict (409). A list is stored in steps of
+    1,000, each whole or not at all; a problem says how many were `stored` by the steps before.
+    """
+    if isinstance(body, LeadBody):
+        (taken,) = await take_leads(service, caller, desk, [body])
+        said = _told(taken)
+        if not taken.created:
+            view = await _standing(service, desk, taken.id)
+            said |= {} if view is None else {"status": status_of(view), "due_at": view.due_at}
+        return plain(said, 201 if taken.created else 200)
+    return plain({"leads": [_told(one) for one in await take_leads(service, caller, desk, body)]})
+
+
+async def _standing(service: Service, desk: Desk, lead: str) -> JobView | None:
+    """Where a lead stands; None where only your own table can tell that there is one.
+
+    Raises:
+        StoreError: the store is away, and is the truth.
+    """
+    try:
+        return await service.store.read(JobQuery(id=lead))
+    except StoreError:
+        if desk.table is None:
+            raise
+        return None
+
+
+@ROUTES.get(
+    "/leads", operation_id="calls_leads", summary="List leads", response_model=page_model(Lead)
+)
+async def listing(
+    asked: Annotated[LeadsAsked, Query()],
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.READ)],
+) -> Response:
+    """Lists the leads that the caller sees, oldest intake first.
+
+    A page may be short, or even empty, and yet have a cursor: a bounded number of leads was looked
+    at.
+
+    Raises:
+        InvalidValue: a phone is looked for, and no reseller is named.
+    """
+    reseller = caller.tenant(asked.reseller)
+    if asked.phone is not None and reseller is None:
+        message = "a phone is looked for, and no reseller is named"
+        raise InvalidValue(message, hint="add reseller=")
+    status = asked.status
+    if asked.outcome is not None:
+        status = LeadStatus.FINISHED if status is None else status
+    query = JobsQuery(
+        kind=LEAD,
+        tenant=reseller,
+        subject=asked.phone,
+        states=() if status is None else _STATES[status],
+        runs=True,
+        newest=asked.newest,
+        cursor=numbered(asked.cursor),
+        limit=asked.limit,
+    )
+    page = await bounded_page(service.store, query)
+    rows = [
+        lead_of(job)
+        for job in page.rows
+        if job.kind == LEAD
+        and caller.sees(job)
+        and (status is None or status_of(job) is status)
+        and (asked.outcome is None or outcome_of(job) is asked.outcome)
+    ]
+    return answer({"rows": rows, "cursor": page.cursor})
+
+
+@ROUTES.get("/leads/{id}", operation_id="calls_lead", summary="One lead", response_model=ONE)
+async def one(
+    id: str,  # noqa: A002  (the path's word)
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.READ)],
+) -> Response:
+    """A lead with its attempts; of one that waits, why."""
+    job = await lead_seen(service, caller, id)
+    why = None
+    if status_of(job) is LeadStatus.BACKLOG:
+        why = (await why_seen(service, caller, job.id))[1].sentence
+    return answer({**record(lead_of(job)), "why": why})
+
+
+@ROUTES.delete(
+    "/leads/{id}",
+    operation_id="calls_call_off",
+    summary="Call a lead off",
+    response_model=GONE,
+    responses={202: {"model": GONE, "description": "Its call is being hung up."}},
+)
+async def delete(
+    id: str,  # noqa: A002  (the path's word)
+    asked: Annotated[HangupAsked, Query()],
+    service: TheService,
+    desk: TheDesk,
+    caller: Annotated[Caller, needs(Permission.SEND)],
+) -> Response:
+    """Calls a lead off: one that waits is FINISHED at once, with the outcome ABORT.
+
+    One that is being called is left alone (409), unless `hangup=true`: then its call is hung up,
+    and the lead is FINISHED when the provider says so.
+
+    Raises:
+        InvalidState: it is being called, or is finished.
+    """
+    job = await lead_seen(service, caller, id)
+    status = status_of(job)
+    if status is LeadStatus.FINISHED or (status is LeadStatus.PROCESSING and not asked.hangup):
+        message = f"the lead is {status}"
+        hint = "add ?hangup=true to end its call" if status is LeadStatus.PROCESSING else ""
+        raise InvalidState(message, hint=hint)
+    now = await call_off(desk, job, caller.name)
+    ended = status_of(now) is LeadStatus.FINISHED
+    said = {"id": now.id, "status": status_of(now), "outcome": outcome_of(now)}
+    return answer(said, 200 if ended else 202)
+
+
+async def lead_seen(service: Service, caller: Caller, id: str) -> JobView:  # noqa: A002  (the path's word)
+    """A lead's job with its runs.
+
+    Raises:
+        UnknownRecord: there is none that the caller sees.
+    """
+    found = await service.store.read(JobQuery(id=id)) if is_job_id(id) else None
+    if found is None or found.kind != LEAD or not caller.sees(found):
+        message = f"there is no lead {id[:64]!r}"
+        raise UnknownRecord(message, hint="GET /leads lists them; finished ones are kept a time")
+    return found
+
+
+def _told(taken: Taken) -> dict[str, object]:
+    return {
+        "id": taken.id,
+        "status": LeadStatus.BACKLOG,
+        "created": taken.created,
+        "due_at": taken.due_at,
+    }
+
+
+SOON_MS = 1_000
+"""Within which a lead is dispatched whose gates are open."""
+AHEAD_MS = 14 * 86_400_000
+"""How far ahead the next opening of calling hours is looked for."""
+
+QUEUED = reply(
+    "LeadQueued",
+    "The lead is due now.",
+    status=(Literal["queued"], "Always."),
+    expected_dispatch_within_ms=(
+        int | None,
+        "If its gates open as is known now; null if nobody knows when they do.",
+    ),
+)
+
+
+@ROUTES.post(
+    "/leads/{id}/dispatch-now",
+    operation_id="calls_dispatch_now",
+    summary="Call a lead as soon as it may be called",
+    response_model=QUEUED,
+)
+async def dispatch_now(
+    id: str,  # noqa: A002  (the path's word)
+    service: TheService,
+    desk: TheDesk,
+    caller: Annotated[Caller, needs(Permission.SEND)],
+) -> Response:
+    """Makes a lead due now; calling hours, rates and lines still hold.
+
+    409: it is being called. 400: it is finished.
+
+    Raises:
+        InvalidState: it is being called, or is finished.
+    """
+    job = await lead_seen(service, caller, id)
+    if job.state is not State.RUNNING or status_of(job) is not LeadStatus.BACKLOG:
+        request = ActRequest(
+            request=str(uuid4()), ids=(job.id,), verb=Verb.RUN_NOW, author=caller.name
+        )
+        (acted,) = await service.store.act(request)
+        if acted.answer is not Acted.DONE:
+            status = status_of(await lead_seen(service, caller, id))
+            error = InvalidState(f"the lead is {status}", hint="GET /leads/{id} tells its attempts")
+            if status is LeadStatus.FINISHED:
+                add_members(error, status=400)
+            raise error
+    within = await _expected(service, desk, job.id)
+    return answer({"status": "queued", "expected_dispatch_within_ms": within})
+
+
+async def _expected(service: Service, desk: Desk, id: str) -> int | None:  # noqa: A002  (the field's name)
+    """In how many ms the lead is called at the earliest; None if that is not known."""
+    job = await service.store.read(JobQuery(id=id))
+    why = await service.store.read(WhyQuery(id=id))
+    if job is None or why is None:
+        return SOON_MS
+    if why.never_fits:
+        return None
+    opens = [one.opens_at for one in why.closed]
+    if job.stage == CHECK:
+        # Its checks come first, but it is called only when the gates of its dial open as well.
+        try:
+            opens += await _dial_opens(service, desk, job, why.now)
+        except UnknownRecord:
+            # Its template is gone: it ends with its checks.
+            return SOON_MS
+        except StoreUnavailable:
+            return None
+    known = [at for at in opens if at is not None]
+    if len(known) < len(opens):
+        return None
+    return max([0, *(at - why.now for at in known)]) + SOON_MS
+
+
+async def _dial_opens(service: Service, desk: Desk, job: JobView, now: int) -> Iterable[int | None]:
+    """When each closed gate of a lead's dial opens; None for one of which that is not known.
+
+    Raises:
+        UnknownRecord: its template is gone.
+        StoreUnavailable: the directory cannot be reached.
+    """
+    page = await desk.book.read()
+    args = read_args(job.args)
+    gates = desk.dial_gates(page, page.template(args.template), job.tenant)
+    specs = {one.name: one for one in gates}
+    uses = desk.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)
+    names = tuple(one.name for one in uses)
+    states = {one.name: one for one in (await service.store.read(GatesQuery(names=names))).rows}
+    opens = [
+        _opens_at(states[one.name], specs[one.template], args.tz, now)
+        for one in uses
+        if one.name in states
+    ]
+    return [at for at in opens if at != now]
+
+
+def _opens_at(state: GateState, spec: GateSpec, tz: str, now: int) -> int | None:
+    """When a gate opens; now if it is open."""
+    if state.closed_until is None and spec.hours is not None:
+        # The store knows the hours of a zone only once a lead has waited there.
+        return next_opening(intervals(spec.hours, tz, now, now + AHEAD_MS), now)
+    return now if state.open else state.opens_at

@@ -1,1 +1,0 @@
-"""The routes of this system, one resource a file."""

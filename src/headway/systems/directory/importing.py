@@ -1,0 +1,430 @@
+"""Imports of CSV: read in batches, told row by row what is wrong, written whole or in part.
+
+The rows stand under a header that names the columns, in any order and any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from tempfile import SpooledTemporaryFile
+from typing import IO, Generic, NoReturn, Protocol, TypeVar
+
+from fastapi import Request
+from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from headway.core.errors import InvalidState, InvalidValue
+from headway.server.bodies.body import Asked
+from headway.server.replies.error_members import add_members
+from headway.systems.directory.database import Directory
+
+
+class ImportAsked(Asked):
+    """How to import."""
+
+    partial: bool = Field(
+        default=False, description="Write the good rows though others are unusable."
+    )
+
+
+MOST_FAULTS = 100
+"""Faults that are told; further ones are counted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """What is wrong with a row.
+
+    Attributes:
+        row: as a spreadsheet numbers it: the header is 1.
+        what: is wrong.
+    """
+
+    row: int
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportReport:
+    """What became of an import.
+
+    Attributes:
+        rows: that were read, without the header.
+        added: records that are new.
+        changed: records that were there, and are different now.
+        unchanged: records that were there as the row says.
+        refused: rows that were not written.
+        faults: the first hundred of what was wrong, by row.
+    """
+
+    rows: int
+    added: int
+    changed: int
+    unchanged: int
+    refused: int
+    faults: tuple[Fault, ...]
+
+
+@dataclass(slots=True)
+class Count:
+    """An import, as far as it has gone."""
+
+    rows: int = 0
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    refused: int = 0
+    faults: list[Fault] = field(default_factory=list[Fault])
+
+    def refuse(self, row: int, what: str) -> None:
+        """Counts a fault."""
+        self.refused += 1
+        if len(self.faults) < MOST_FAULTS:
+            self.faults.append(Fault(row=row, what=what))
+
+    def report(self) -> ImportReport:
+        """What is told of it."""
+        return ImportReport(
+            rows=self.rows,
+            added=self.added,
+            changed=self.changed,
+            unchanged=self.unchanged,
+            refused=self.refused,
+            faults=tuple(sorted(self.faults, key=lambda one: one.row)),
+        )
+
+
+MOST_ROWS = 250_000
+"""Of one import."""
+MOST_BYTES = 10_000
+"""Of one line."""
+_BATCH = 500
+
+Fields = Mapping[str, str]
+"""A row: what stands in each column, without the space around it."""
+
+
+class Sheet:
+    """The rows of a file, read in batches."""
+
+    def __init__(self, file: IO[bytes], *, needed: Sequence[str], known: Sequence[str]) -> None:
+        """Reads the header.
+
+        Args:
+            file: UTF-8; from its beginning.
+            needed: columns that must be there.
+            known: further ones that may be.
+
+        Raises:
+            InvalidValue: it is no UTF-8 or no CSV, has no header, or columns that nobody knows.
+        """
+        file.seek(0)
+        lines = _lines(file)
+        header = next(lines, "")
+        # Spreadsheets of many countries part columns by semicolons.
+        mark = ";" if header.count(";") > header.count(",") else ","
+        heads = csv.reader([header], delimiter=mark)
+        try:
+            self._columns = [one.strip().casefold() for names in heads for one in names]
+        except csv.Error as error:
+            _refuse(error)
+        _check_columns(self._columns, needed, known)
+        self._rows = enumerate(csv.reader(lines, delimiter=mark, strict=True), 2)
+
+    def batch(self) -> list[tuple[int, Fields | str]] | None:
+        """The next rows, each with its number; instead of the fields of one that is broken, why.
+
+        Returns:
+            At most 500, without those that are blank; None at the end.
+
+        Raises:
+            InvalidValue: the file has too many rows, is no UTF-8, or no CSV.
+        """
+        try:
+            read = list(islice(self._rows, _BATCH))
+        except csv.Error as error:
+            _refuse(error)
+        if not read:
+            return None
+        if read[-1][0] > MOST_ROWS + 1:
+            message = f"the file has more than {MOST_ROWS} rows"
+            raise InvalidValue(message, hint="import it in parts")
+        return [(number, self._fields(row)) for number, row in read if any(map(str.strip, row))]
+
+    def _fields(self, row: list[str]) -> Fields | str:
+        if len(row) != len(self._columns):
+            return f"it has {len(row)} fields, and the header {len(self._columns)}"
+        return {name: one.strip() for name, one in zip(self._columns, row, strict=True)}
+
+
+def _refuse(error: csv.Error) -> NoReturn:
+    """Tells what is no CSV.
+
+    Raises:
+        InvalidValue: always.
+    """
+    message = f"the file is no CSV: {error}"
+    hint = "quote fields that hold commas or quotes; end lines by a line feed"
+    raise InvalidValue(message, hint=hint) from None
+
+
+def _lines(file: IO[bytes]) -> Iterator[str]:
+    """The lines of a file.
+
+    Raises:
+        InvalidValue: it is no UTF-8, or a line is too long.
+    """
+    coding = "utf-8-sig"
+    try:
+        while line := file.readline(MOST_BYTES + 1):
+            if len(line) > MOST_BYTES:
+                message = f"a line of the file has more than {MOST_BYTES} bytes"
+                raise InvalidValue(message, hint="is it CSV?")
+            if b"\0" in line:
+                message = "the file holds a NUL"
+                raise InvalidValue(message, hint="is it CSV in UTF-8?")
+            yield line.decode(coding)
+            coding = "utf-8"
+    except UnicodeDecodeError:
+        message = "the file is no UTF-8"
+        raise InvalidValue(message, hint="save it as CSV UTF-8") from None
+
+
+def _check_columns(columns: Sequence[str], needed: Sequence[str], known: Sequence[str]) -> None:
+    """Lets a header pass.
+
+    Raises:
+        InvalidValue: a column lacks, comes twice, or is unknown.
+    """
+    listed = ", ".join((*needed, *known))
+    for wrong, what in (
+        ([one for one in needed if one not in columns], "lacks"),
+        ([one for one in columns if one not in {*needed, *known}], "has, and nobody knows,"),
+        ([one for one in set(columns) if columns.count(one) > 1], "has twice"),
+    ):
+        if wrong:
+            message = f"the header {what} the column {wrong[0][:80]!r}"
+            raise InvalidValue(message, hint=f"the first row names the columns: {listed}")
+
+
+IN_MEMORY = 1024 * 1024
+"""Bytes; what is longer lies on the device."""
+
+CSV_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"text/csv": {"schema": {"type": "string"}}},
+    }
+}
+"""For the description of a route that takes one."""
+
+
+@asynccontextmanager
+async def uploaded(request: Request) -> AsyncGenerator[IO[bytes]]:
+    """The body of a request as a file, at its beginning; gone after the block.
+
+    Raises:
+        InvalidValue: it is of another type than text/csv; told as 415.
+    """
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "text/csv":
+        message = f"the body is {media[:80] or 'of no type'}, and an import is text/csv"
+        error = InvalidValue(
+            message, hint="curl -H 'Content-Type: text/csv' --data-binary @technicians.csv"
+        )
+        add_members(error, status=415)
+        raise error
+    with SpooledTemporaryFile(max_size=IN_MEMORY) as file:
+        async for chunk in request.stream():
+            file.write(chunk)
+        file.seek(0)
+        yield file
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered(Generic[Row]):
+    """A row that could be read.
+
+    Attributes:
+        number: as a spreadsheet numbers it.
+        row: what it says.
+    """
+
+    number: int
+    row: Row
+
+
+class Importer(Protocol[Row]):
+    """What is imported.
+
+    Attributes:
+        needed: columns that must be there.
+        known: further ones that may be.
+    """
+
+    @property
+    def needed(self) -> Sequence[str]: ...  # noqa: D102
+
+    @property
+    def known(self) -> Sequence[str]: ...  # noqa: D102
+
+    def read(self, fields: Fields) -> Row:
+        """Reads a row.
+
+        Raises:
+            InvalidValue: it is unusable.
+            ValidationError: so are some of its fields.
+        """
+        ...
+
+    def marks(self, row: Row) -> Sequence[tuple[str, str]]:
+        """What no other row of the file may have: what it is, and its value."""
+        ...
+
+    async def write(
+        self, session: AsyncSession, rows: Sequence[Numbered[Row]], count: Count
+    ) -> None:
+        """Writes rows, and counts what became of them; one that cannot be is counted as refused.
+
+        Args:
+            session: in a transaction.
+            rows: of one batch.
+            count: of the import.
+        """
+        ...
+
+
+async def run_import(
+    directory: Directory, file: IO[bytes], importer: Importer[Row], *, partial: bool
+) -> ImportReport:
+    """Imports a file.
+
+    Args:
+        directory: where to.
+        file: of CSV.
+        importer: what is imported.
+        partial: whether the good rows are written though others are not.
+
+    Returns:
+        What became of it.
+
+    Raises:
+        InvalidValue: the file is unusable; or rows are and it is not partial: each of them is
+            told, up to a hundred. Nothing was written.
+        InvalidState: somebody else wrote the same records at the same moment; what was counted
+            before is written if it is partial, else nothing.
+        StoreUnavailable: the directory cannot be reached; the same holds.
+    """
+    count = Count()
+    try:
+        if partial:
+            async for batch in _batches(file, importer, count):
+                async with directory.change() as session:
+                    await importer.write(session, batch, count)
+            return count.report()
+        # First without a transaction: others should not wait while a file is looked through.
+        async for _ in _batches(file, importer, count):
+            pass
+        _check_whole(count)
+        count = Count()
+        async with directory.change() as session:
+            async for batch in _batches(file, importer, count):
+                await importer.write(session, batch, count)
+            _check_whole(count)
+    except IntegrityError:
+        message = "somebody else wrote some of these at the same moment"
+        raise InvalidState(message, hint="import the file again") from None
+    return count.report()
+
+
+def _check_whole(count: Count) -> None:
+    """Lets an import pass in which nothing is wrong.
+
+    Raises:
+        InvalidValue: something is.
+    """
+    if not count.refused:
+        return
+    told = count.report().faults
+    first = "; ".join(f"row {one.row}: {one.what}" for one in told[:3])
+    message = f"{count.refused} of {count.rows} rows are unusable: {first}"
+    error = InvalidValue(message, hint="nothing was written; ?partial=true writes the others")
+    errors = [{"where": f"row {one.row}", "what": one.what} for one in told]
+    add_members(error, rows=count.rows, refused=count.refused, errors=errors)
+    raise error
+
+
+async def _batches(
+    file: IO[bytes], importer: Importer[Row], count: Count
+) -> AsyncGenerator[list[Numbered[Row]]]:
+    """The rows that can be read; the others are counted as refused."""
+    sheet = Sheet(file, needed=importer.needed, known=importer.known)
+    seen: dict[tuple[str, str], int] = {}
+
+    def read_on() -> list[Numbered[Row]] | None:
+        raw = sheet.batch()
+        if raw is None:
+            return None
+        good: list[Numbered[Row]] = []
+        for number, fields in raw:
+            count.rows += 1
+            try:
+                row = _read(importer, fields)
+                _check_marks(importer, row, number, seen)
+            except InvalidValue as error:
+                count.refuse(number, str(error))
+            else:
+                good.append(Numbered(number, row))
+        return good
+
+    # In a thread: the server goes on answering.
+    while (batch := await asyncio.to_thread(read_on)) is not None:
+        if batch:
+            yield batch
+
+
+def _read(importer: Importer[Row], fields: Fields | str) -> Row:
+    """What a row says.
+
+    Raises:
+        InvalidValue: it is unusable.
+    """
+    if isinstance(fields, str):
+        raise InvalidValue(fields)
+    try:
+        return importer.read(fields)
+    except ValidationError as error:
+        told = error.errors(include_url=False, include_context=False, include_input=False)
+        raise InvalidValue("; ".join(map(_told, told))) from None
+
+
+def _told(fault: ErrorDetails) -> str:
+    where = ".".join(map(str, fault["loc"]))
+    return f"{where} is missing" if fault["type"] == "missing" else f"{where}: {fault['msg']}"
+
+
+def _check_marks(
+    importer: Importer[Row], row: Row, number: int, seen: dict[tuple[str, str], int]
+) -> None:
+    """Lets a row pass that no earlier one is like.
+
+    Raises:
+        InvalidValue: one is.
+    """
+    marks = importer.marks(row)
+    for mark in marks:
+        if mark in seen:
+            what, value = mark
+            message = f"row {seen[mark]} has the {what} {value!r} too"
+            raise InvalidValue(message)
+    seen.update(dict.fromkeys(marks, number))

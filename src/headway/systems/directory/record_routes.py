@@ -1,0 +1,281 @@
+"""The routes of records: list, one, add, change, remove, import; a change may name a version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from headway.core.errors import IdConflict, InvalidValue, RevisionConflict
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.asking import PageAsked, unwrapped, wrapped
+from headway.server.replies.answer import answer
+from headway.server.replies.schema import page_model, reply_model
+from headway.server.routes.router import TheService
+from headway.server.service import Service
+from headway.systems.directory.database import Directory
+from headway.systems.directory.importing import (
+    CSV_BODY,
+    Count,
+    Fields,
+    ImportAsked,
+    ImportReport,
+    Numbered,
+    run_import,
+    uploaded,
+)
+from headway.systems.directory.records import MAX_ID, New, R, RecordChange, Records
+
+_TAG = re.compile(r'(?:W/)?"(\d{1,9})"', re.ASCII)
+
+IfVersion = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        description='The version that you know, as the ETag told it: `"3"`; if the record has '
+        "another by now, nothing is changed and the reply is 409.",
+        examples=['"3"'],
+    ),
+]
+
+Observer = Annotated[Caller, needs(Permission.OBSERVE)]
+Definer = Annotated[Caller, needs(Permission.DEFINE)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows(Generic[R, New]):
+    """The importer of records, as of a moment."""
+
+    records: Records[R, New]
+    at: int
+
+    @property
+    def needed(self) -> Sequence[str]:
+        return self.records.needed
+
+    @property
+    def known(self) -> Sequence[str]:
+        return self.records.known
+
+    def read(self, fields: Fields) -> New:
+        return self.records.read(fields)
+
+    def marks(self, row: New) -> Sequence[tuple[str, str]]:
+        return self.records.marks(row)
+
+    async def write(
+        self, session: AsyncSession, rows: Sequence[Numbered[New]], count: Count
+    ) -> None:
+        await self.records.write(session, rows, count, self.at)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Texts:
+    """What the documentation says of each route; the rest follows from the noun.
+
+    Attributes:
+        prefix: of the operations' ids.
+        example: an id.
+        listing: of the list.
+        one: of one record.
+        add: of a new one.
+        change: of a change.
+        remove: of a removal.
+        imported: of an import.
+    """
+
+    prefix: str
+    example: str
+    listing: str
+    one: str
+    add: str
+    change: str
+    remove: str
+    imported: str
+
+
+def add_routes(  # noqa: C901, PLR0913, PLR0915  (six routes in one place)
+    routes: APIRouter,
+    records: Records[R, New],
+    *,
+    directory: Callable[[Service], Directory],
+    asked: type[PageAsked],
+    changed: type[RecordChange],
+    view: type,
+    texts: Texts,
+) -> None:
+    """Adds the routes of records: list, one, add, change, remove, import.
+
+    Args:
+        routes: whose prefix is the path of the list.
+        records: what they are about.
+        directory: where they are kept.
+        asked: the query of the list.
+        changed: the body of a change.
+        view: the dataclass that `Records.view` returns.
+        texts: of the documentation.
+    """
+    noun, reply = records.noun, reply_model(view)
+    taken = f"this id{f' or this {records.unique}' if records.unique else ''}"
+    which = Annotated[
+        str, Path(max_length=MAX_ID, description=f"The {noun}'s.", examples=[texts.example])
+    ]
+
+    def told(found: R, caller: Caller, status: int = 200) -> Response:
+        tag = {"ETag": f'"{found.version}"'}
+        return answer(records.view(found, caller), status, headers=tag)
+
+    def at_once() -> IdConflict:
+        message = f"somebody else took {taken} at the same moment"
+        return IdConflict(message, hint=f"GET /{noun}s lists them")
+
+    async def listing(asked: Any, service: TheService, caller: Observer) -> Response:  # noqa: ANN401  (typed below)
+        records.check(caller)
+        table = records.table
+        rows = select(table).order_by(table.id).limit(asked.limit + 1)
+        if (after := unwrapped(asked.cursor)) is not None:
+            rows = rows.where(table.id > after)
+        async with directory(service).read() as session:
+            found = list(await session.scalars(records.chosen(rows, asked)))
+        cut = found[: asked.limit]
+        cursor = wrapped(cut[-1].id) if len(found) > len(cut) else None
+        return answer({"rows": [records.view(one, caller) for one in cut], "cursor": cursor})
+
+    async def one(id: str, service: TheService, caller: Observer) -> Response:  # noqa: A002  (the path's word)
+        records.check(caller)
+        async with directory(service).read() as session:
+            return told(await records.find(session, id), caller)
+
+    async def add(body: Any, service: TheService, caller: Definer) -> Response:  # noqa: ANN401  (as above)
+        records.check(caller)
+        try:
+            async with directory(service).change() as session:
+                added = await records.add(session, body, service.timing.wall_at())
+        except IntegrityError:
+            raise at_once() from None
+        return told(added, caller, 201)
+
+    async def change(
+        id: str,  # noqa: A002  (as above)
+        body: Any,  # noqa: ANN401  (as above)
+        service: TheService,
+        caller: Definer,
+        if_match: IfVersion = None,
+    ) -> Response:
+        records.check(caller)
+        try:
+            async with directory(service).change() as session:
+                found = await records.find(session, id, to_change=True)
+                check_version(f"the {noun} {id!r}", found.version, if_match)
+                await records.change(session, found, body.values, service.timing.wall_at())
+        except IntegrityError:
+            raise at_once() from None
+        return told(found, caller)
+
+    async def remove(
+        id: str,  # noqa: A002  (as above)
+        service: TheService,
+        caller: Definer,
+        if_match: IfVersion = None,
+    ) -> Response:
+        records.check(caller)
+        async with directory(service).change() as session:
+            found = await records.find(session, id, to_change=True)
+            check_version(f"the {noun} {id!r}", found.version, if_match)
+            await session.delete(found)
+        return Response(status_code=204)
+
+    async def imported(
+        request: Request,
+        asked: Annotated[ImportAsked, Query()],
+        service: TheService,
+        caller: Definer,
+    ) -> Response:
+        records.check(caller)
+        rows = _Rows(records, service.timing.wall_at())
+        async with uploaded(request) as file:
+            report = await run_import(directory(service), file, rows, partial=asked.partial)
+        return answer(report)
+
+    listing.__annotations__["asked"] = Annotated[asked, Query()]
+    add.__annotations__["body"] = records.body
+    change.__annotations__["body"] = changed
+    for route in (one, change, remove):
+        route.__annotations__["id"] = which
+    p, about = texts.prefix, f"a {noun}"
+    routes.get(
+        "",
+        operation_id=f"{p}_{noun}s",
+        summary=f"List {noun}s",
+        description=texts.listing,
+        response_model=page_model(view),
+    )(listing)
+    routes.get(
+        "/{id}",
+        operation_id=f"{p}_{noun}",
+        summary=f"One {noun}",
+        description=texts.one,
+        response_model=reply,
+    )(one)
+    routes.post(
+        "",
+        operation_id=f"{p}_add_{noun}",
+        summary=f"Add {about}",
+        description=texts.add,
+        status_code=201,
+        response_model=reply,
+    )(add)
+    routes.patch(
+        "/{id}",
+        operation_id=f"{p}_change_{noun}",
+        summary=f"Change {about}",
+        description=texts.change,
+        response_model=reply,
+    )(change)
+    routes.delete(
+        "/{id}",
+        operation_id=f"{p}_remove_{noun}",
+        summary=f"Remove {about}",
+        description=texts.remove,
+        status_code=204,
+        response_class=Response,
+    )(remove)
+    routes.post(
+        "/import",
+        operation_id=f"{p}_import_{noun}s",
+        summary=f"Import {noun}s",
+        description=texts.imported,
+        response_model=reply_model(ImportReport),
+        openapi_extra=CSV_BODY,
+    )(imported)
+
+
+def check_version(what: str, version: int, if_match: str | None) -> None:
+    """Lets a change pass that knows the record as it is, or does not say what it knows.
+
+    Args:
+        what: the record, for the message.
+        version: of the record now.
+        if_match: the header.
+
+    Raises:
+        RevisionConflict: somebody changed it meanwhile.
+        InvalidValue: the header is no version.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return
+    found = _TAG.fullmatch(if_match.strip())
+    if found is None:
+        message = "If-Match is no version of a record"
+        raise InvalidValue(message, hint='as the ETag said it: "3"')
+    if int(found[1]) != version:
+        message = f"{what} is at version {version}, not {found[1]}"
+        raise RevisionConflict(message, hint="read it again, and change what you find")

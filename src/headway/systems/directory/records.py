@@ -1,0 +1,378 @@
+"""Records with routes: declared once, and listed, read, added, changed, removed and imported.
+
+A system declares a table, the bodies of its requests and the view of its replies as one `Records`;
+`record_routes.add_routes` makes the routes. What follows from a record, such as an index beside it,
+is a hook.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
+
+from pydantic import AfterValidator, Field
+from sqlalchemy import Integer, Select, String, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Mapped, mapped_column
+
+from headway.core.errors import (
+    IdConflict,
+    InvalidValue,
+    KeyConflict,
+    UnknownRecord,
+)
+from headway.core.naming import check_name
+from headway.server.access.caller import Caller
+from headway.server.asking import PageAsked
+from headway.server.bodies.body import Body
+from headway.systems.directory.importing import (
+    Count,
+    Fields,
+    Numbered,
+)
+
+MAX_ID = 64
+"""Characters of the id of a record."""
+MAX_NAME = 200
+"""Characters of a name."""
+RESERVED = frozenset({"import", "nearby"})
+"""What stands in paths where an id could."""
+
+_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_OTHERS = re.compile(r"[^a-z0-9]+")
+_LONGEST = 48
+
+# By code point, as Python compares: what is listed by id goes on where the page before ended.
+ID = String(MAX_ID).with_variant(String(MAX_ID, collation="C"), "postgresql")
+
+
+def _free(text: str) -> str:
+    if text in RESERVED:
+        message = f"{text!r} cannot be an id"
+        raise InvalidValue(message, hint="it is a word of the paths")
+    return text
+
+
+RecordId = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_ID, pattern=_PATTERN, examples=["ada"]),
+    AfterValidator(_free),
+]
+"""An id: letters, digits, `.`, `_` and `-`, a letter or digit first."""
+
+
+def _name(text: str) -> str:
+    return check_name("it", text.strip())
+
+
+PersonName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(_name)]
+"""A name for people: up to 200 characters."""
+
+
+class Record:
+    """The columns of every record.
+
+    Attributes:
+        id: names it in paths.
+        name: for people.
+        version: counts changes.
+    """
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    name: Mapped[str] = mapped_column(String(MAX_NAME))
+    version: Mapped[int] = mapped_column(Integer)
+
+
+class NewRecord(Body):
+    """A record to be kept."""
+
+    id: RecordId | None = Field(default=None, description="Made of the name if not given.")
+    name: PersonName = Field(description="For people.")
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the record holds of it, but for the id."""
+        return self.model_dump(exclude={"id"})
+
+
+class RecordChange(Body):
+    """What is changed of a record; what is not said stays."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What was said.
+
+        Raises:
+            InvalidValue: something is to be null.
+        """
+        return not_null(self.model_dump(exclude_unset=True))
+
+
+R = TypeVar("R", bound=Record)
+New = TypeVar("New", bound=NewRecord)
+
+
+def not_null(given: dict[str, Any]) -> dict[str, Any]:
+    """Lets the fields of a change pass that say something.
+
+    Raises:
+        InvalidValue: one is to be null.
+    """
+    for name, value in given.items():
+        if value is None:
+            message = f"{name} cannot be null"
+            raise InvalidValue(message, hint="leave it out to keep it")
+    return given
+
+
+def made_id(name: str, distinct: str = "") -> str:
+    """An id made of a name.
+
+    Args:
+        name: for people.
+        distinct: what tells apart those with the same name, such as a telephone number.
+
+    Returns:
+        Such as "ada-lovelace", or "ada-lovelace-1f2e3d4c" if there is something distinct.
+    """
+    plain = unicodedata.normalize("NFKD", name.casefold()).encode("ascii", "ignore").decode()
+    slug = _OTHERS.sub("-", plain).strip("-")[:_LONGEST].strip("-")
+    if not slug or slug in RESERVED:
+        slug = f"n-{_digest(name)}"
+    return f"{slug}-{_digest(distinct)}" if distinct else slug
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:8]
+
+
+class Records(Generic[R, New]):
+    """One sort of record; a subclass says what is particular about it.
+
+    Attributes:
+        table: of it; its name in lower case stands in messages and paths.
+        unique: a further column that no two records share; empty for none.
+        needed: columns that an import must have.
+        known: further columns that it may have.
+        parsers: how a column of an import is read; the others are text.
+        body: of a new one; also what a row of an import is read into.
+    """
+
+    table: type[R]
+    body: type[New]
+    unique: ClassVar[str] = ""
+    needed: ClassVar[Sequence[str]] = ("name",)
+    known: ClassVar[Sequence[str]] = ("id",)
+    parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {}
+
+    @property
+    def noun(self) -> str:
+        """What one is called."""
+        return self.table.__name__.lower()
+
+    def check(self, caller: Caller) -> None:
+        """Lets a caller pass who may deal with these records.
+
+        Raises:
+            Forbidden: the caller's token is not for them.
+        """
+        caller.whole()
+
+    def view(self, record: R, caller: Caller) -> object:
+        """A record as a caller may see it."""
+        raise NotImplementedError
+
+    def chosen(self, rows: Select[R], asked: PageAsked) -> Select[R]:
+        """The rows that a listing asks for."""
+        del asked
+        return rows
+
+    def timed(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
+        """What else is set with these values, at a moment in ms UTC; `new` in a new record."""
+        del values, at, new
+        return {}
+
+    async def derive(self, session: AsyncSession, records: Sequence[R]) -> None:
+        """Writes what follows from records that were just written, in their transaction."""
+
+    async def find(self, session: AsyncSession, id: str, *, to_change: bool = False) -> R:  # noqa: A002  (the record's word)
+        """A record as it is now.
+
+        Args:
+            session: of the directory.
+            id: whose.
+            to_change: whether others who would change it wait until this transaction ends.
+
+        Raises:
+            UnknownRecord: there is none.
+        """
+        found = await session.get(self.table, id, with_for_update=to_change or None)
+        if found is None:
+            message = f"there is no {self.noun} {id[:64]!r}"
+            raise UnknownRecord(message, hint=f"GET /{self.noun}s lists them")
+        return found
+
+    async def add(self, session: AsyncSession, body: New, at: int) -> R:
+        """Keeps a new record.
+
+        Args:
+            session: in a transaction.
+            body: what it holds.
+            at: now, ms UTC.
+
+        Raises:
+            IdConflict: the id is another's.
+            KeyConflict: so is what must be unique.
+        """
+        await self._check_unique(session, body.values)
+        added = self._new(body, await self._free_id(session, body), at)
+        session.add(added)
+        await session.flush()
+        await self.derive(session, [added])
+        return added
+
+    async def change(
+        self, session: AsyncSession, record: R, values: dict[str, Any], at: int
+    ) -> None:
+        """Changes a record.
+
+        Args:
+            session: in a transaction.
+            record: found to be changed.
+            values: the fields that were said.
+            at: now, ms UTC.
+
+        Raises:
+            KeyConflict: what must be unique is another's.
+        """
+        if self.unique in values and values[self.unique] != getattr(record, self.unique):
+            await self._check_unique(session, values)
+        if self._set(record, values, at):
+            await session.flush()
+            await self.derive(session, [record])
+
+    def read(self, fields: Fields) -> New:
+        """Reads a row of an import; an empty field is as if its column were not there.
+
+        Raises:
+            InvalidValue: a field cannot be read.
+            ValidationError: one is unusable.
+        """
+        given: dict[str, Any] = {name: one for name, one in fields.items() if one}
+        for name, parse in self.parsers.items():
+            if name in given:
+                given[name] = parse(given[name])
+        return self.body.model_validate(given)
+
+    def marks(self, row: New) -> Sequence[tuple[str, str]]:
+        """What no other row of an import may have: what is unique, and the id."""
+        if not self.unique:
+            return [("id", self._id_of(row))]
+        own = [(self.unique, str(getattr(row, self.unique)))]
+        return [*own, ("id", row.id)] if row.id else own
+
+    async def write(
+        self, session: AsyncSession, rows: Sequence[Numbered[New]], count: Count, at: int
+    ) -> None:
+        """Adds those that are not there, and changes those that are; a lacking field stays.
+
+        A record is known by its id, else by what is unique. A row whose unique value is another's
+        is refused.
+        """
+        by_id, by_unique = await self._known(session, [one.row for one in rows])
+        written: list[R] = []
+        for one in rows:
+            row = one.row
+            value = str(getattr(row, self.unique)) if self.unique else ""
+            owner = by_unique.get(value)
+            found = owner if self.unique and not row.id else by_id.get(self._id_of(row))
+            if owner is not None and owner is not found:
+                count.refuse(one.number, f"the {self.unique} {value} is that of {owner.id!r}")
+            elif found is None and (other := by_id.get(self._id_of(row))) is not None:
+                # Made of a unique value that has become another since.
+                now = getattr(other, self.unique)
+                what = f"{other.id!r} has the {self.unique} {now} by now: give the id"
+                count.refuse(one.number, what)
+            elif found is None:
+                added = self._new(row, self._id_of(row), at)
+                by_id[added.id] = added
+                session.add(added)
+                written.append(added)
+                count.added += 1
+            elif self._set(found, _said(row), at):
+                written.append(found)
+                count.changed += 1
+            else:
+                count.unchanged += 1
+        await session.flush()
+        if written:
+            await self.derive(session, written)
+        session.expunge_all()
+
+    async def _known(
+        self, session: AsyncSession, rows: Sequence[New]
+    ) -> tuple[dict[str, R], dict[str, R]]:
+        """Those that rows mean, by id and by what is unique."""
+        wanted = [self.table.id.in_({self._id_of(one) for one in rows})]
+        if self.unique:
+            column = getattr(self.table, self.unique)
+            wanted.append(column.in_([getattr(one, self.unique) for one in rows]))
+        # By id, so that two imports at once wait for each other instead of both for ever.
+        asked = select(self.table).where(or_(*wanted)).order_by(self.table.id).with_for_update()
+        found = list(await session.scalars(asked))
+        by_unique = {str(getattr(one, self.unique)): one for one in found} if self.unique else {}
+        return {one.id: one for one in found}, by_unique
+
+    def _id_of(self, row: New) -> str:
+        # With what is unique, not of the name alone, as others could be given that id further down.
+        return row.id or made_id(row.name, str(getattr(row, self.unique)) if self.unique else "")
+
+    def _new(self, body: New, id: str, at: int) -> R:  # noqa: A002  (as above)
+        values = body.values
+        made = cast("Callable[..., R]", self.table)
+        return made(id=id, **values, **self.timed(values, at, new=True), version=1)
+
+    def _set(self, record: R, values: dict[str, Any], at: int) -> bool:
+        """Sets fields; whether anything is different now."""
+        new = {name: one for name, one in values.items() if getattr(record, name) != one}
+        if not new:
+            return False
+        for name, one in {**new, **self.timed(new, at, new=False)}.items():
+            setattr(record, name, one)
+        record.version += 1
+        return True
+
+    async def _check_unique(self, session: AsyncSession, values: Mapping[str, Any]) -> None:
+        if not self.unique:
+            return
+        column = getattr(self.table, self.unique)
+        asked = select(self.table).where(column == values[self.unique])
+        owner = (await session.scalars(asked)).one_or_none()
+        if owner is not None:
+            what = f"the {self.unique} {values[self.unique]}"
+            message = f"{what} is that of the {self.noun} {owner.id!r}"
+            raise KeyConflict(message, hint=f"each {self.noun} has one of his own")
+
+    async def _free_id(self, session: AsyncSession, body: New) -> str:
+        """The id that was given, or one made of the name.
+
+        Raises:
+            IdConflict: it is another's.
+        """
+        made = dict.fromkeys((made_id(body.name), self._id_of(body)))
+        tries = [body.id] if body.id else list(made)
+        asked = select(self.table.id).where(self.table.id.in_(tries))
+        taken = set(await session.scalars(asked))
+        free = next((one for one in tries if one not in taken), None)
+        if free is None:
+            message = f"there is a {self.noun} {tries[0]!r} already"
+            again = "" if self.unique else "; or give another id"
+            raise IdConflict(message, hint=f"PATCH /{self.noun}s/{{id}} changes it{again}")
+        return free
+
+
+def _said(row: NewRecord) -> dict[str, Any]:
+    return {name: one for name, one in row.values.items() if name in row.model_fields_set}

@@ -1,0 +1,274 @@
+"""/service-requests: asking for one, reading how it stands, and a technician's own words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NoReturn
+
+from fastapi import Query, Response
+from pydantic import Field
+
+from headway.contract.views import JobQuery, JobsQuery, WhyQuery
+from headway.core.errors import InvalidState, InvalidValue, StoreUnavailable
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.asking import PageAsked, numbered
+from headway.server.for_callers.bounded_page import bounded_page
+from headway.server.for_callers.sending import send_jobs
+from headway.server.replies.answer import answer, told
+from headway.server.replies.schema import and_more, page_model
+from headway.server.routes.router import TheService, router
+from headway.server.service import Service
+from headway.systems.field_service.answering import Answered, Verdict
+from headway.systems.field_service.answering import answer as say
+from headway.systems.field_service.bodies import AnswerBody, RequestBody
+from headway.systems.field_service.desk import Desk, TheDesk
+from headway.systems.field_service.dispatching import Dispatcher
+from headway.systems.field_service.intake import candidates_for, find_position, jobs_for, look_at
+from headway.systems.field_service.names import OFFER, OFFERS
+from headway.systems.field_service.passing_over import ref_for
+from headway.systems.field_service.request import (
+    STATES,
+    Position,
+    Request,
+    Status,
+    acceptor,
+    status_of,
+)
+from headway.systems.field_service.technicians import TECHNICIANS
+from headway.systems.field_service.told import (
+    REQUEST,
+    ServiceRequest,
+    find_request,
+    service_request,
+    tell,
+)
+
+ROUTES = router("system: field_service")
+
+
+@ROUTES.post(
+    "/service-requests",
+    operation_id="field_request",
+    summary="Ask for a technician",
+    status_code=201,
+    response_model=REQUEST,
+    response_description="It is being dispatched, or pending if nobody is near.",
+    responses={200: {"model": REQUEST, "description": "It was there, by its key."}},
+)
+async def intake(
+    body: RequestBody,
+    service: TheService,
+    desk: TheDesk,
+    caller: Annotated[Caller, needs(Permission.SEND)],
+) -> Response:
+    """Takes a form, and answers at once: nobody has been called yet.
+
+    Those on duty with all the skills within the radius are asked one after another, nearest
+    first. With nobody there the request is pending at once, and dispatchers are alerted. An
+    address without a position needs a geocoder (422 without one, 503 if it is away).
+
+    Raises:
+        StoreUnavailable: it was stored, and cannot be read.
+    """
+    caller.check_tenant("")
+    caller.check_lane(OFFERS)
+    request = Request(
+        customer=body.customer.read(),
+        position=await _position(desk, body),
+        skills=tuple(body.skills),
+        urgency=body.urgent,
+        address=body.address,
+        description=body.description,
+    )
+    jobs = jobs_for(desk, request, await candidates_for(desk, request), key=body.key)
+    sent = (await send_jobs(service, jobs, caller=caller))[0]
+    job = await service.store.read(JobQuery(id=sent.id))
+    if job is None:
+        message = "the request was stored, and is gone"
+        raise StoreUnavailable(message, hint="send it again")
+    return await tell(service, job, 201 if sent.created else 200)
+
+
+async def _position(desk: Desk, body: RequestBody) -> Position:
+    if body.position is not None:
+        return body.position.read()
+    if not body.address.strip():
+        message = "the request has neither an address nor a position"
+        raise InvalidValue(message, hint='give `position`: {"lat": …, "lon": …}, or `address`')
+    return await find_position(desk.settings.geocoder_url, body.address)
+
+
+Reader = Annotated[Caller, needs(Permission.READ)]
+
+WITH_WHY = and_more(
+    ServiceRequest, "ServiceRequestWithWhy", why=(str, "Why it stands where it stands.")
+)
+EXHAUSTED = "exhausted"
+NOBODY_LEFT = "pending: nobody near, on duty and with these skills is left to ask"
+
+
+class RequestsAsked(PageAsked):
+    """Which requests."""
+
+    status: Status | None = Field(default=None, description="Only of this status.")
+    phone: str | None = Field(default=None, description="Only of the customer with this number.")
+
+
+@ROUTES.get(
+    "/service-requests",
+    operation_id="field_requests",
+    summary="Service requests",
+    response_model=page_model(ServiceRequest),
+)
+async def requests(
+    asked: Annotated[RequestsAsked, Query()], service: TheService, caller: Reader
+) -> Response:
+    """Service requests with whom they were offered to, the newest first.
+
+    A page may be short, or even empty, and yet have a cursor.
+    """
+    query = JobsQuery(
+        kind=OFFER,
+        subject=asked.phone,
+        tenant="",
+        states=() if asked.status is None else STATES[asked.status],
+        runs=True,
+        trail=True,
+        newest=True,
+        cursor=numbered(asked.cursor),
+        limit=asked.limit,
+    )
+    page = await bounded_page(service.store, query)
+    now = await service.now()
+    rows = [
+        service_request(job, now)
+        for job in page.rows
+        if caller.sees(job) and asked.status in {None, status_of(job)}
+    ]
+    return answer({"rows": rows, "cursor": page.cursor})
+
+
+@ROUTES.get(
+    "/service-requests/{id}",
+    operation_id="field_request_of",
+    summary="One service request",
+    response_model=WITH_WHY,
+)
+async def request(id: str, service: TheService, caller: Reader) -> Response:  # noqa: A002  (of the path)
+    """A request: who was asked, what they said, who is asked now, and the time left."""
+    job = await find_request(service, caller, id)
+    why = await service.store.read(WhyQuery(id=job.id))
+    now = why.now if why is not None else await service.now()
+    fields: Any = told(service_request(job, now))
+    if status_of(job) is Status.PENDING and job.reason == EXHAUSTED:
+        return answer({**fields, "why": NOBODY_LEFT})
+    return answer({**fields, "why": why.sentence if why is not None else ""})
+
+
+Teller = Annotated[Caller, needs(Permission.SIGNAL)]
+BY_API = "by API"
+
+_TOO_LATE = {
+    Verdict.TAKEN: "another technician has it",
+    Verdict.OVER: "the offer is over",
+    Verdict.WITHDRAWN: "the request was withdrawn",
+    Verdict.DECLINED: "it was declined before",
+}
+
+
+@ROUTES.post(
+    "/service-requests/{id}/accept",
+    operation_id="field_accept",
+    summary="A technician accepts",
+    response_model=REQUEST,
+)
+async def accept(
+    id: str,  # noqa: A002  (of the path)
+    body: AnswerBody,
+    service: TheService,
+    desk: TheDesk,
+    caller: Teller,
+) -> Response:
+    """The technician who is asked takes it; 409 tells one who comes too late, or was not asked."""
+    answered = await _answer(service, desk, caller, id, body, accepts=True)
+    if answered.verdict is not Verdict.ACCEPTED:
+        _refuse(answered)
+    return await tell(service, answered.request)
+
+
+@ROUTES.post(
+    "/service-requests/{id}/decline",
+    operation_id="field_decline",
+    summary="A technician declines",
+    response_model=REQUEST,
+)
+async def decline(
+    id: str,  # noqa: A002  (of the path)
+    body: AnswerBody,
+    service: TheService,
+    desk: TheDesk,
+    caller: Teller,
+) -> Response:
+    """The technician who is asked does not take it; the next one is asked at once."""
+    answered = await _answer(service, desk, caller, id, body, accepts=False)
+    if answered.verdict is not Verdict.DECLINED:
+        _refuse(answered)
+    job = answered.request
+    await send_jobs(service, [look_at(desk, job.id, "declined", body.technician, job.life)])
+    return await tell(service, job)
+
+
+@ROUTES.post(
+    "/service-requests/{id}/complete",
+    operation_id="field_complete",
+    summary="The work is done",
+    response_model=REQUEST,
+)
+async def complete(
+    id: str,  # noqa: A002  (of the path)
+    service: TheService,
+    desk: TheDesk,
+    caller: Teller,
+) -> Response:
+    """The assigned request is completed, and its technician free for the next; again is harmless.
+
+    409: nobody has it.
+    """
+    job = await find_request(service, caller, id)
+    return await tell(service, await Dispatcher(desk=desk, author=caller.name).complete(job))
+
+
+async def _answer(
+    service: Service, desk: Desk, caller: Caller, request: str, body: AnswerBody, *, accepts: bool
+) -> Answered:
+    job = await find_request(service, caller, request)
+    async with desk.directory.read() as session:
+        technician = await TECHNICIANS.find(session, body.technician)
+    ref = ref_for(job, technician.id)
+    if ref is None:
+        message = f"{technician.id} was not asked about this request"
+        raise InvalidState(message, hint="only whoever is asked can answer")
+    word = "accept" if accepts else "decline"
+    return await say(
+        service.store,
+        desk.tally,
+        ref=ref,
+        technician=technician.id,
+        accepts=accepts,
+        event=f"api:{body.event}" if body.event else f"{word}:{ref}",
+        by=BY_API,
+    )
+
+
+def _refuse(answered: Answered) -> NoReturn:
+    """Tells an answer that came too late.
+
+    Raises:
+        InvalidState: always.
+    """
+    if answered.verdict is Verdict.ACCEPTED:
+        message = f"{acceptor(answered.request)} has accepted it"
+        raise InvalidState(message, hint="a dispatcher can assign it to somebody else")
+    message = f"too late: {_TOO_LATE[answered.verdict]}"
+    raise InvalidState(message, hint="GET /service-requests/{id} shows how it stands")

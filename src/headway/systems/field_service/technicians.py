@@ -1,0 +1,303 @@
+"""Technicians: who is offered jobs. Kept, changed, imported, and found by where they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from fastapi import Query, Response
+from pydantic import AfterValidator, ConfigDict, Field
+from sqlalchemy import Select, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from headway.core.errors import InvalidValue
+from headway.server.access.caller import Caller
+from headway.server.asking import PageAsked
+from headway.server.bodies.body import Asked, Several
+from headway.server.replies.answer import answer
+from headway.server.replies.schema import reply, reply_model
+from headway.server.routes.router import router
+from headway.systems.directory.record_routes import Observer, Texts, add_routes
+from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
+from headway.systems.field_service.bodies import Phone
+from headway.systems.field_service.desk import TheDesk, check_caller, directory_of
+from headway.systems.field_service.nearby.cells import DIGITS, cell_of
+from headway.systems.field_service.nearby.search import MOST, Candidate, nearby
+from headway.systems.field_service.records import Channel, Place, Technician
+from headway.systems.field_service.skills import Word, held, skill_key
+
+MOST_SKILLS = 50
+PARTED = re.compile(r"[;,|]")
+"""What parts the skills in a field of an import."""
+_WORDS = {
+    **dict.fromkeys(("true", "yes", "y", "1", "on"), True),
+    **dict.fromkeys(("false", "no", "n", "0", "off"), False),
+}
+
+
+def _to_digits(degrees: float) -> float:
+    return round(degrees, DIGITS) + 0.0
+
+
+def _east(degrees: float) -> float:
+    east = _to_digits(degrees)
+    return -180.0 if east == 180 else east
+
+
+Lat = Annotated[float, Field(ge=-90, le=90, examples=[52.52]), AfterValidator(_to_digits)]
+Lon = Annotated[float, Field(ge=-180, le=180, examples=[13.405]), AfterValidator(_east)]
+Skills = Annotated[Several[Word], Field(max_length=MOST_SKILLS, examples=[["boiler", "gas"]])]
+Means = Literal["voice", "text"]
+
+
+class TechnicianBody(NewRecord):
+    """A technician to be kept."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "Ada King",
+                    "phone": "+4915550100",
+                    "lat": 52.52,
+                    "lon": 13.405,
+                    "skills": ["boiler", "gas"],
+                }
+            ]
+        }
+    )
+
+    name: PersonName = Field(description="For people.", examples=["Ada King"])
+    phone: Phone = Field(description="E.164; nobody else's.")
+    lat: Lat = Field(description="Degrees north.")
+    lon: Lon = Field(description="Degrees east.")
+    skills: Skills = Field(default=[], description="In any case.")
+    on_duty: bool = Field(default=True, description="Whether offers come.")
+    channel: Means = Field(default="voice", description="Called, or written to.")
+
+
+class TechnicianChange(RecordChange):
+    """What is changed of a technician; what is not said stays."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"on_duty": False}]})
+
+    name: PersonName | None = Field(default=None, description="For people.")
+    phone: Phone | None = Field(default=None, description="E.164; nobody else's.")
+    lat: Lat | None = Field(default=None, description="Degrees north.")
+    lon: Lon | None = Field(default=None, description="Degrees east.")
+    skills: Skills | None = Field(default=None, description="All of them, in any case.")
+    on_duty: bool | None = Field(default=None, description="Whether offers come.")
+    channel: Means | None = Field(default=None, description="Called, or written to.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TechnicianView:
+    """A technician.
+
+    Attributes:
+        id: stands in candidates and in the lock `technician:<id>`.
+        name: for people.
+        phone: E.164.
+        lat: degrees north.
+        lon: degrees east.
+        skills: as they were given.
+        on_duty: whether offers come.
+        channel: how he is asked.
+        idle_since: since when without a job, ms since 1970 UTC.
+        version: counts changes; the ETag.
+    """
+
+    id: str
+    name: str
+    phone: str
+    lat: float
+    lon: float
+    skills: tuple[str, ...]
+    on_duty: bool
+    channel: Channel
+    idle_since: int
+    version: int
+
+
+class TechniciansAsked(PageAsked):
+    """Which technicians."""
+
+    on_duty: bool | None = Field(default=None, description="Only these.")
+    phone: str | None = Field(default=None, max_length=16, description="Only whose it is.")
+
+
+class NearbyAsked(Asked):
+    """Around where, and what they must be able to do."""
+
+    lat: float = Field(ge=-90, le=90, description="Degrees north.")
+    lon: float = Field(ge=-180, le=180, description="Degrees east.")
+    skill: list[Word] = Field(
+        default=[], max_length=50, description="One that is needed; may be repeated."
+    )
+    radius_km: float = Field(default=50, ge=0, le=21_000, description="How far at most.")
+    limit: int = Field(default=50, ge=1, le=MOST, description="At most so many.")
+
+
+def _number(what: str) -> Callable[[str], object]:
+    def read(text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            message = f"{what} is {text[:40]!r}, which is no number"
+            raise InvalidValue(message, hint="degrees with a point, such as 52.52") from None
+
+    return read
+
+
+def _yes(text: str) -> bool:
+    found = _WORDS.get(text.casefold())
+    if found is None:
+        message = f"on_duty is {text[:40]!r}"
+        raise InvalidValue(message, hint="true or false")
+    return found
+
+
+def _parts(text: str) -> list[str]:
+    return [one for one in map(str.strip, PARTED.split(text)) if one]
+
+
+class Technicians(Records[Technician, TechnicianBody]):
+    """The technicians, each with a telephone of his own."""
+
+    table = Technician
+    body = TechnicianBody
+    unique: ClassVar[str] = "phone"
+    needed: ClassVar[Sequence[str]] = ("name", "phone", "lat", "lon")
+    known: ClassVar[Sequence[str]] = ("id", "skills", "on_duty", "channel")
+    parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
+        "lat": _number("lat"),
+        "lon": _number("lon"),
+        "skills": _parts,
+        "on_duty": _yes,
+        "channel": str.lower,
+    }
+
+    def check(self, caller: Caller) -> None:
+        """See `check_caller`."""
+        check_caller(caller)
+
+    def view(self, record: Technician, caller: Caller) -> TechnicianView:
+        """What is told of a technician."""
+        del caller
+        values: dict[str, Any] = {
+            one.name: getattr(record, one.name) for one in fields(TechnicianView)
+        }
+        values["skills"] = tuple(record.skills)
+        return TechnicianView(**values)
+
+    def chosen(self, rows: Select[Technician], asked: PageAsked) -> Select[Technician]:
+        """Only those on duty or off it, only whose telephone it is."""
+        which = cast("TechniciansAsked", asked)
+        if which.on_duty is not None:
+            rows = rows.where(Technician.on_duty == which.on_duty)
+        return rows if which.phone is None else rows.where(Technician.phone == which.phone)
+
+    def timed(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
+        """Whoever is new, or comes on duty, has been idle since then."""
+        return {"idle_since": at} if new or values.get("on_duty") else {}
+
+    async def derive(self, session: AsyncSession, records: Sequence[Technician]) -> None:
+        """See `put_in_place`."""
+        await put_in_place(session, records)
+
+
+TECHNICIANS = Technicians()
+
+
+async def technician_of_phone(session: AsyncSession, phone: str) -> Technician | None:
+    """Whose telephone it is; None for a stranger's."""
+    found = await session.scalars(select(Technician).where(Technician.phone == phone))
+    return found.one_or_none()
+
+
+async def became_idle(session: AsyncSession, id: str, at: int) -> None:  # noqa: A002  (the record's word)
+    """Says that a technician has had no job since then; nothing if there is no such technician.
+
+    Args:
+        session: of `Directory.change`.
+        id: whose.
+        at: ms UTC.
+    """
+    await session.execute(update(Technician).where(Technician.id == id).values(idle_since=at))
+    await session.execute(update(Place).where(Place.technician_id == id).values(idle_since=at))
+
+
+async def put_in_place(session: AsyncSession, technicians: Sequence[Technician]) -> None:
+    """Makes the search find technicians as they are now.
+
+    Args:
+        session: of `Directory.change`, which has written these technicians.
+        technicians: new ones, or changed ones.
+    """
+    ids = [one.id for one in technicians]
+    await session.execute(delete(Place).where(Place.technician_id.in_(ids)))
+    places = [place for one in technicians if one.on_duty for place in _places(one)]
+    if places:
+        await session.execute(insert(Place), places)
+
+
+def _places(technician: Technician) -> Iterator[dict[str, Any]]:
+    place = {
+        "cell": cell_of(technician.lat, technician.lon),
+        "idle_since": technician.idle_since,
+        "technician_id": technician.id,
+    }
+    yield place | {"skill": "", "skills": ""}
+    keys = {skill_key(one) for one in technician.skills}
+    for key in keys:
+        yield place | {"skill": key, "skills": held(sorted(keys))}
+
+
+ROUTES = router("system: field_service", prefix="/technicians")
+
+
+# Before the others: their paths would take "nearby" for an id.
+@ROUTES.get(
+    "/nearby",
+    operation_id="field_nearby",
+    summary="Who could be asked",
+    response_model=reply(
+        "Candidates", "Who could be asked.", rows=(list[reply_model(Candidate)], "Nearest first.")
+    ),
+)
+async def near(asked: Annotated[NearbyAsked, Query()], desk: TheDesk, caller: Observer) -> Response:
+    """Who is on duty around a position and has all skills, as a request there would ask them."""
+    check_caller(caller)
+    found = await nearby(
+        desk.directory,
+        lat=asked.lat,
+        lon=asked.lon,
+        skills=asked.skill,
+        radius_km=asked.radius_km,
+        most=asked.limit,
+    )
+    return answer({"rows": found})
+
+
+add_routes(
+    ROUTES,
+    TECHNICIANS,
+    directory=directory_of,
+    asked=TechniciansAsked,
+    changed=TechnicianChange,
+    view=TechnicianView,
+    texts=Texts(
+        prefix="field",
+        example="ada",
+        listing="Lists technicians by id.",
+        one="A technician; whether he is busy is told by the gate `technician:<id>`.",
+        add="Adds a technician; requests that come from now on find him.",
+        change="Changes a technician; it holds for the next offer, an open one is left alone.",
+        remove="Forgets a technician: no further offer is made; a request that he has stays his.",
+        imported="Imports CSV with the columns name, phone, lat, lon, and id, skills, on_duty, "
+        "channel if any.\n\nWhoever is there already, by id, else by phone, is changed. All rows "
+        "or none, unless `partial`.",
+    ),
+)

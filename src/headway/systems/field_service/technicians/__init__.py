@@ -1,1 +1,0 @@
-"""Technicians: kept, changed, imported."""

@@ -1,0 +1,224 @@
+"""Users: who is told things, by which roles and channels. Kept, changed, imported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, cast
+
+from apprise import Apprise
+from pydantic import AfterValidator, ConfigDict, Field
+from sqlalchemy import Select, delete, insert, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from headway.core.errors import InvalidValue
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.asking import PageAsked
+from headway.server.bodies.body import Several
+from headway.server.routes.router import router
+from headway.systems.directory.record_routes import Texts, add_routes
+from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
+from headway.systems.field_service.desk import check_caller, directory_of
+from headway.systems.field_service.records import MAX_SKILL, RoleHeld, User
+from headway.systems.field_service.skills import Word, skill_key
+from headway.systems.telephony.phone import check_phone
+
+MOST_WORDS = 20
+PHONES = ("text", "call")
+"""What stands before a telephone number in a channel."""
+MAX_CHANNEL = 1_000
+ROLES_PARTED = re.compile(r"[;,|]")
+CHANNELS_PARTED = re.compile(r"[\s|]+")
+"""URLs may hold commas and semicolons, but no space."""
+
+
+def _channel(text: str) -> str:
+    way, _, rest = text.partition(":")
+    if way in PHONES:
+        return f"{way}:{check_phone('it', rest)}"
+    # What is wrong with it is not told: it may hold a password.
+    if Apprise.instantiate(text) is None:  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
+        message = "it is neither text:<phone>, call:<phone>, nor a URL that apprise knows"
+        raise InvalidValue(message, hint="such as text:+14155550100 or mailto://…")
+    return text
+
+
+Channel = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_CHANNEL, examples=["text:+14155550100"]),
+    AfterValidator(_channel),
+]
+"""A channel: `text:<phone>`, `call:<phone>`, or a URL of apprise."""
+
+Roles = Annotated[Several[Word], Field(max_length=MOST_WORDS, examples=[["Dispatcher"]])]
+Channels = Annotated[
+    Several[Channel], Field(max_length=MOST_WORDS, examples=[["text:+14155550100"]])
+]
+
+
+class UserBody(NewRecord):
+    """A user to be kept."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"name": "Bo Li", "roles": ["Dispatcher"], "channels": ["text:+14155550100"]}
+            ]
+        }
+    )
+
+    name: PersonName = Field(description="For people.", examples=["Bo Li"])
+    roles: Roles = Field(
+        default=[], description="In any case; who is a Dispatcher is told when nobody takes a job."
+    )
+    channels: Channels = Field(
+        default=[],
+        description="In the order to be tried: text:<phone>, call:<phone>, or a URL of apprise.",
+    )
+
+
+class UserChange(RecordChange):
+    """What is changed of a user; what is not said stays."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"roles": ["Dispatcher"]}]})
+
+    name: PersonName | None = Field(default=None, description="For people.")
+    roles: Roles | None = Field(default=None, description="All of them.")
+    channels: Channels | None = Field(default=None, description="All of them, in their order.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UserView:
+    """A user.
+
+    Attributes:
+        id: names the user in paths.
+        name: for people.
+        roles: as they were given.
+        channels: in the order to be tried. Of a URL, which may hold a password, whoever cannot
+            change it sees only how it begins.
+        version: counts changes; the ETag.
+    """
+
+    id: str
+    name: str
+    roles: tuple[str, ...]
+    channels: tuple[str, ...]
+    version: int
+
+
+class UsersAsked(PageAsked):
+    """Which users."""
+
+    role: str | None = Field(
+        default=None, max_length=MAX_SKILL, description="Only who has it, in any case."
+    )
+
+
+def masked(channel: str) -> str:
+    """A channel for those who may not know its secrets: of a URL only what it begins with."""
+    way, _, _ = channel.partition(":")
+    return channel if way in PHONES else f"{way}://…"
+
+
+def _parted(mark: re.Pattern[str]) -> Callable[[str], list[str]]:
+    return lambda text: [one for one in map(str.strip, mark.split(text)) if one]
+
+
+class Users(Records[User, UserBody]):
+    """The users; one is known by its id, which may be made of the name."""
+
+    table = User
+    body = UserBody
+    known: ClassVar[Sequence[str]] = ("id", "roles", "channels")
+    parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
+        "roles": _parted(ROLES_PARTED),
+        "channels": _parted(CHANNELS_PARTED),
+    }
+
+    def check(self, caller: Caller) -> None:
+        """See `check_caller`."""
+        check_caller(caller)
+
+    def view(self, record: User, caller: Caller) -> UserView:
+        """What is told of a user to a caller."""
+        channels: list[str] = record.channels
+        if Permission.DEFINE not in caller.may:
+            channels = [masked(one) for one in channels]
+        return UserView(
+            id=record.id,
+            name=record.name,
+            roles=tuple(record.roles),
+            channels=tuple(channels),
+            version=record.version,
+        )
+
+    def chosen(self, rows: Select[User], asked: PageAsked) -> Select[User]:
+        """Only who has a role."""
+        role = cast("UsersAsked", asked).role
+        if role is None:
+            return rows
+        held = RoleHeld.role == skill_key(role)
+        return rows.join(RoleHeld, RoleHeld.user_id == User.id).where(held)
+
+    async def derive(self, session: AsyncSession, records: Sequence[User]) -> None:
+        """See `put_in_roles`."""
+        await put_in_roles(session, records)
+
+
+USERS = Users()
+
+
+async def users_with_role(session: AsyncSession, role: str) -> list[User]:
+    """Who has a role, in any case; by id."""
+    asked = (
+        select(User)
+        .join(RoleHeld, RoleHeld.user_id == User.id)
+        .where(RoleHeld.role == skill_key(role))
+        .order_by(User.id)
+    )
+    return list(await session.scalars(asked))
+
+
+async def put_in_roles(session: AsyncSession, users: Sequence[User]) -> None:
+    """Makes users be found by the roles they have now.
+
+    Args:
+        session: of `Directory.change`, which has written these users.
+        users: new ones, or changed ones.
+    """
+    ids = [one.id for one in users]
+    await session.execute(delete(RoleHeld).where(RoleHeld.user_id.in_(ids)))
+    held = [
+        {"role": role, "user_id": one.id}
+        for one in users
+        for role in set(map(skill_key, one.roles))
+    ]
+    if held:
+        await session.execute(insert(RoleHeld), held)
+
+
+ROUTES = router("system: field_service", prefix="/users")
+
+add_routes(
+    ROUTES,
+    USERS,
+    directory=directory_of,
+    asked=UsersAsked,
+    changed=UserChange,
+    view=UserView,
+    texts=Texts(
+        prefix="field",
+        example="bo",
+        listing="Lists users by id.",
+        one="A user.",
+        add="Adds a user; one with the role Dispatcher, in any case, is told when nobody takes a "
+        "job.",
+        change="Changes a user; it holds for the next alert.",
+        remove="Forgets a user.",
+        imported="Imports CSV with the column name, and id, roles, channels if any.\n\nWhoever is "
+        "there already, by id, is changed. All rows or none, unless `partial`.",
+    ),
+)

@@ -1,1 +1,0 @@
-"""Users: who is told things, by which roles."""

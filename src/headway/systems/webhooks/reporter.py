@@ -1,0 +1,206 @@
+"""The reporter: tells callers what became of their leads, each by its own signed webhook.
+
+Source: the Standard Webhooks specification, "Webhook payload", "Signature scheme" and "Verifying
+signatures".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from urllib.parse import SplitResult, urlsplit
+
+import httpcore
+
+from headway.core.errors import InvalidValue
+from headway.runtime.answers import Dead, Retry
+from headway.runtime.timing import Timing
+from headway.server.hooks.settings import SHORTEST_SECRET
+from headway.server.hooks.signatures import strict_base64
+from headway.systems.calls.reporting.pinned import PinnedNetwork, PrivateAddress, Resolve, resolve
+
+PREFIX = "whsec_"
+WHERE = "calls.reporting_keys"
+
+
+def read_keys(texts: Sequence[str]) -> tuple[bytes, ...]:
+    """Reads keys.
+
+    Args:
+        texts: each `whsec_` and base64 of 24 bytes or more.
+
+    Returns:
+        The secrets, in this order.
+
+    Raises:
+        InvalidValue: one is unusable; it is never told.
+    """
+    keys: list[bytes] = []
+    for number, text in enumerate(texts, start=1):
+        key = strict_base64(text.removeprefix(PREFIX))
+        if key is None or len(key) < SHORTEST_SECRET:
+            message = f"{WHERE}: key {number} is no secret of {SHORTEST_SECRET} bytes in base64"
+            raise InvalidValue(message, hint="whsec_ and the output of: openssl rand -base64 32")
+        keys.append(key)
+    return tuple(keys)
+
+
+def sign(keys: Sequence[bytes], event: str, at_s: int, body: bytes) -> Mapping[str, str]:
+    """The headers of a webhook.
+
+    Args:
+        keys: each signs, so that a receiver may change to a new one at any moment.
+        event: the same however often it is sent.
+        at_s: when it is sent, in seconds UTC.
+        body: as it is sent.
+    """
+    signed = f"{event}.{at_s}.".encode() + body
+    signatures = (b64encode(hmac.digest(key, signed, sha256)).decode() for key in keys)
+    return {
+        "webhook-id": event,
+        "webhook-timestamp": str(at_s),
+        "webhook-signature": " ".join(f"v1,{one}" for one in signatures),
+    }
+
+
+LIMIT_S = 10.0
+"""For a whole report: resolving, connecting, sending, and the head of the reply."""
+MOST_AT_ONCE = 50
+LONGEST_URL = 2_048
+GONE = 410
+"""The receiver wants no more of it.
+
+Source: the Standard Webhooks specification, "Operational considerations".
+"""
+
+
+class Reporter:
+    """Posts signed results; it follows no redirect, and reads no reply beyond its head."""
+
+    def __init__(
+        self,
+        keys: Sequence[str],
+        *,
+        private: bool,
+        timing: Timing,
+        resolve: Resolve = resolve,
+    ) -> None:
+        """Connects nothing yet.
+
+        Args:
+            keys: `whsec_…`; each signs. Without any, nothing can be reported.
+            private: whether addresses that are not on the open internet may be reported to.
+            timing: for the moment in the signature, and the limit.
+            resolve: finds addresses.
+
+        Raises:
+            InvalidValue: a key is unusable.
+        """
+        self._keys = read_keys(keys)
+        self._timing = timing
+        network = PinnedNetwork(private=private, resolve=resolve)
+        self._pool = httpcore.AsyncConnectionPool(
+            max_connections=MOST_AT_ONCE,
+            # None is kept: what was checked may not hold for what is sent a minute later.
+            max_keepalive_connections=0,
+            network_backend=network,
+        )
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+
+    def check(self, url: str) -> str:
+        """Lets an address pass to which a result can be reported; nothing is asked of it.
+
+        Raises:
+            InvalidValue: it cannot be reported to, or nothing signs reports.
+        """
+        if not self._keys:
+            message = "reporting_webhook_url: this server signs no reports"
+            raise InvalidValue(message, hint=f'set {WHERE} = ["whsec_…"]')
+        _read(url)
+        return url
+
+    async def report(self, url: str, event: str, body: bytes) -> None:
+        """Posts a result.
+
+        Args:
+            url: as the lead was given it.
+            event: the id of the webhook; the same for each try.
+            body: JSON.
+
+        Raises:
+            Retry: it was not taken, or it is not known; trying again is safe.
+            Dead: it cannot be taken, or is not wanted.
+        """
+        try:
+            parts = _read(self.check(url))
+        except InvalidValue as error:
+            raise Dead(error.message) from error
+        headers = {
+            "host": parts.netloc,
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "user-agent": "headway",
+            **sign(self._keys, event, self._timing.wall_at() // 1000, body),
+        }
+        try:
+            async with self._places, self._timing.limit(LIMIT_S):
+                status = await self._post(url, headers, body)
+        except PrivateAddress as error:
+            message = f"results are reported to no private address: {error}"
+            raise Dead(message) from error
+        except (OSError, httpcore.NetworkError, httpcore.TimeoutException, TimeoutError) as error:
+            message = f"the webhook does not answer: {type(error).__name__}"
+            raise Retry(message) from error
+        except httpcore.ProtocolError as error:
+            message = "the webhook does not speak HTTP"
+            raise Retry(message) from error
+        if status == GONE:
+            message = "the webhook answered 410: it wants no more"
+            raise Dead(message)
+        if not 200 <= status < 300:
+            message = f"the webhook answered {status}"
+            raise Retry(message)
+
+    async def open(self) -> None:
+        """Nothing: each report connects by itself."""
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        await self._pool.aclose()
+
+    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+        async with self._pool.stream(
+            "POST", url, headers=list(headers.items()), content=body
+        ) as reply:
+            return reply.status
+
+
+def _read(url: str) -> SplitResult:
+    """Takes an address apart.
+
+    Raises:
+        InvalidValue: it is none that can be posted to.
+    """
+    hint = "https://host/path, without a user or a fragment"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        message = "reporting_webhook_url is no URL"
+        raise InvalidValue(message, hint=hint) from None
+    fault = ""
+    if parts.scheme not in {"https", "http"}:
+        fault = "is no https:// or http:// URL"
+    elif not parts.hostname or port == 0:
+        fault = "names no host"
+    elif "@" in parts.netloc or parts.fragment:
+        fault = "has a user or a fragment"
+    elif len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
+        fault = f"is longer than {LONGEST_URL} characters, or has some that no URL has"
+    if fault:
+        message = f"reporting_webhook_url {fault}"
+        raise InvalidValue(message, hint=hint)
+    return parts
