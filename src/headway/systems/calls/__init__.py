@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from headway.systems.calls.book import Book
 from headway.systems.calls.checks import Checking
 from headway.systems.calls.desk import Desk
-from headway.systems.calls.reporting.reporter import Reporter
 from headway.systems.calls.seen.rules import read_thresholds
 from headway.systems.calls.seen.sight import Tally
 from headway.systems.calls.settings import read_settings
@@ -16,6 +15,7 @@ from headway.systems.calls.truth import read_truth
 from headway.systems.directory.alerts.place import SCHEMA as ALERTS
 from headway.systems.directory.database import Schema
 from headway.systems.parts import Parts
+from headway.systems.webhooks.reporter import Reporter
 
 SCHEMAS = (
     Schema(name=NAME, package="headway.systems.calls.migrations"),
@@ -41,7 +41,13 @@ def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
     read = read_settings(settings)
     for schema in SCHEMAS:
         parts.directory.needs(schema)
-    reporter = Reporter(read.reporting_keys, private=read.reporting_private, timing=parts.timing)
+    reporter = Reporter(
+        read.reporting_keys,
+        where="calls.reporting_keys",
+        what="reporting_webhook_url",
+        private=read.reporting_private,
+        timing=parts.timing,
+    )
     tally = Tally(parts.directory, parts.timing)
     checking = Checking(parts.timing)
     for one in (checking, reporter, tally):

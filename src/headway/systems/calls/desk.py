@@ -17,13 +17,13 @@ from headway.server.routes.router import TheService
 from headway.systems.calls.book import Book, Page
 from headway.systems.calls.checks import Checking
 from headway.systems.calls.gates import all_gates, check_gate, dial_gates, house_gate
-from headway.systems.calls.reporting.reporter import Reporter
 from headway.systems.calls.seen.rules import Thresholds
 from headway.systems.calls.seen.sight import Tally
 from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.template import Template
 from headway.systems.calls.truth.truth import Truth
 from headway.systems.parts import Parts
+from headway.systems.webhooks.reporter import Reporter
 
 NAME = "calls"
 CHECK, DIAL = "check", "dial"

@@ -1,1 +1,1 @@
-"""Results of leads, told to their callers' webhooks."""
+"""Webhooks that systems send: signed, and only to addresses on the open internet."""

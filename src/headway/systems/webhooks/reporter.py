@@ -1,4 +1,4 @@
-"""The reporter: tells callers what became of their leads, each by its own signed webhook.
+"""The reporter: posts signed results to addresses that callers name.
 
 Source: the Standard Webhooks specification, "Webhook payload", "Signature scheme" and "Verifying
 signatures".
@@ -20,16 +20,16 @@ from headway.runtime.answers import Dead, Retry
 from headway.runtime.timing import Timing
 from headway.server.hooks.settings import SHORTEST_SECRET
 from headway.server.hooks.signatures import strict_base64
-from headway.systems.calls.reporting.pinned import PinnedNetwork, PrivateAddress, Resolve, resolve
+from headway.systems.webhooks.pinned import PinnedNetwork, PrivateAddress, Resolve, resolve
 
 PREFIX = "whsec_"
-WHERE = "calls.reporting_keys"
 
 
-def read_keys(texts: Sequence[str]) -> tuple[bytes, ...]:
+def read_keys(where: str, texts: Sequence[str]) -> tuple[bytes, ...]:
     """Reads keys.
 
     Args:
+        where: they stand in the settings, for the message.
         texts: each `whsec_` and base64 of 24 bytes or more.
 
     Returns:
@@ -42,7 +42,7 @@ def read_keys(texts: Sequence[str]) -> tuple[bytes, ...]:
     for number, text in enumerate(texts, start=1):
         key = strict_base64(text.removeprefix(PREFIX))
         if key is None or len(key) < SHORTEST_SECRET:
-            message = f"{WHERE}: key {number} is no secret of {SHORTEST_SECRET} bytes in base64"
+            message = f"{where}: key {number} is no secret of {SHORTEST_SECRET} bytes in base64"
             raise InvalidValue(message, hint="whsec_ and the output of: openssl rand -base64 32")
         keys.append(key)
     return tuple(keys)
@@ -84,6 +84,8 @@ class Reporter:
         self,
         keys: Sequence[str],
         *,
+        where: str,
+        what: str,
         private: bool,
         timing: Timing,
         resolve: Resolve = resolve,
@@ -92,6 +94,8 @@ class Reporter:
 
         Args:
             keys: `whsec_…`; each signs. Without any, nothing can be reported.
+            where: they stand in the settings, such as "calls.reporting_keys".
+            what: callers name an address in, such as "reporting_webhook_url".
             private: whether addresses that are not on the open internet may be reported to.
             timing: for the moment in the signature, and the limit.
             resolve: finds addresses.
@@ -99,7 +103,8 @@ class Reporter:
         Raises:
             InvalidValue: a key is unusable.
         """
-        self._keys = read_keys(keys)
+        self._where, self._what = where, what
+        self._keys = read_keys(where, keys)
         self._timing = timing
         network = PinnedNetwork(private=private, resolve=resolve)
         self._pool = httpcore.AsyncConnectionPool(
@@ -117,9 +122,9 @@ class Reporter:
             InvalidValue: it cannot be reported to, or nothing signs reports.
         """
         if not self._keys:
-            message = "reporting_webhook_url: this server signs no reports"
-            raise InvalidValue(message, hint=f'set {WHERE} = ["whsec_…"]')
-        _read(url)
+            message = f"{self._what}: this server signs no reports"
+            raise InvalidValue(message, hint=f'set {self._where} = ["whsec_…"]')
+        _read(self._what, url)
         return url
 
     async def report(self, url: str, event: str, body: bytes) -> None:
@@ -135,7 +140,7 @@ class Reporter:
             Dead: it cannot be taken, or is not wanted.
         """
         try:
-            parts = _read(self.check(url))
+            parts = _read(self._what, self.check(url))
         except InvalidValue as error:
             raise Dead(error.message) from error
         headers = {
@@ -178,7 +183,7 @@ class Reporter:
             return reply.status
 
 
-def _read(url: str) -> SplitResult:
+def _read(what: str, url: str) -> SplitResult:
     """Takes an address apart.
 
     Raises:
@@ -189,7 +194,7 @@ def _read(url: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        message = "reporting_webhook_url is no URL"
+        message = f"{what} is no URL"
         raise InvalidValue(message, hint=hint) from None
     fault = ""
     if parts.scheme not in {"https", "http"}:
@@ -201,6 +206,6 @@ def _read(url: str) -> SplitResult:
     elif len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
         fault = f"is longer than {LONGEST_URL} characters, or has some that no URL has"
     if fault:
-        message = f"reporting_webhook_url {fault}"
+        message = f"{what} {fault}"
         raise InvalidValue(message, hint=hint)
     return parts

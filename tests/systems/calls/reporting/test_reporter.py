@@ -11,9 +11,10 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 import headway as hw
 from headway.runtime.timing import Timing
-from headway.systems.calls.reporting.pinned import Resolve, is_public
-from headway.systems.calls.reporting.reporter import LIMIT_S, Reporter
+from headway.systems.webhooks.pinned import Resolve, is_public
+from headway.systems.webhooks.reporter import LIMIT_S, Reporter
 
+NAMES = {"where": "calls.reporting_keys", "what": "reporting_webhook_url"}
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 NEW = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 BODY = b'{"type":"lead.finished","data":{"id":"1"}}'
@@ -70,7 +71,7 @@ async def reporter(
     timing: Timing | None = None,
 ) -> AsyncIterator[Reporter]:
     more = {} if resolve is None else {"resolve": resolve}
-    made = Reporter(keys or (KEY,), private=private, timing=timing or Timing(), **more)
+    made = Reporter(keys or (KEY,), **NAMES, private=private, timing=timing or Timing(), **more)
     try:
         yield made
     finally:
@@ -358,7 +359,7 @@ async def test_an_address_to_which_nothing_can_be_reported_is_refused(url: str, 
 
 
 async def test_without_keys_nothing_can_be_reported():
-    made = Reporter((), private=True, timing=Timing())
+    made = Reporter((), **NAMES, private=True, timing=Timing())
     with pytest.raises(hw.InvalidValue, match="signs no reports"):
         made.check("https://hooks.example/")
     with pytest.raises(hw.Dead, match="signs no reports"):
@@ -369,5 +370,5 @@ async def test_without_keys_nothing_can_be_reported():
 @pytest.mark.parametrize("key", ["whsec_", "whsec_c2hvcnQ=", "hunter2!", "whsec_MfKQ9r8GKYqrTwjUP"])
 def test_a_key_that_cannot_sign_is_refused_and_not_told(key: str):
     with pytest.raises(hw.InvalidValue, match="reporting_keys: key 2") as raised:
-        Reporter((KEY, key), private=False, timing=Timing())
+        Reporter((KEY, key), **NAMES, private=False, timing=Timing())
     assert "hunter2" not in str(raised.value)
