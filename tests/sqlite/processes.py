@@ -16,6 +16,7 @@ from typing import Any
 
 from headway.contract.claims import ClaimRequest
 from headway.contract.outcomes import SettleRequest, Succeeded
+from headway.contract.views import StatsQuery
 from headway.core.job import NewJob, derived_id
 from headway.stores.sqlite import SqliteOptions, SqliteStore
 from headway.stores.sqlite.calls import Call
@@ -66,8 +67,8 @@ def consume(path: str, worker: str, total: int, took: Queue[Any], go: Event) -> 
     async def work() -> None:
         store = opened(path)
         go.wait(LIMIT)
-        request, idle, mine = 0, 0, []
-        while idle < 3:
+        request, done, mine = 0, 0, []
+        while done < total:
             request += 1
             reply = await store.claim(
                 ClaimRequest(worker=worker, request=request, lanes=(("main", 1),), n=50, free=50)
@@ -75,13 +76,11 @@ def consume(path: str, worker: str, total: int, took: Queue[Any], go: Event) -> 
             runs = [(one.id, one.run) for one in reply.jobs]
             mine += runs
             if runs:
-                idle = 0
                 outcomes = tuple(Succeeded(one, run) for one, run in runs)
                 await store.settle(SettleRequest(worker=worker, outcomes=outcomes))
             else:
-                idle += 1
-                at = reply.now + 200
-                await store.wait(["main"], at, reply.seen)
+                done = (await store.read(StatsQuery())).counts.get("succeeded", 0)
+                await store.wait(["main"], reply.now + 200, reply.seen)
         took.put((worker, mine))
         await store.close()
 
