@@ -282,7 +282,7 @@ class SweepGroup(ConformanceGroup):
 
     async def test_sweep_takes_a_dead_workers_jobs_in_parts_and_in_order(self, rig: Rig) -> None:
         made = [
-            await rig.add(priority=n // 5, due_at=rig.clock() - 900 + n // 2)
+            await rig.add(priority=n // 7, due_at=rig.clock() - 9 * (n // 7 + 1) + n % 7 // 2)
             for n in reversed(range(25))
         ]
         jobs = sorted(made, key=lambda job: (job.priority, job.due_at or 0))
