@@ -1,0 +1,393 @@
+"""`automations.toml`: what recurs, read entry by entry.
+
+Each `[[automation]]` is read by itself, so that one that is not TOML, or not valid, disables only
+itself; whatever is wrong is reported with file and line.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from headway.contract.definitions import Overlap
+from headway.core.duration import UNITS_MS, parse_duration
+from headway.core.errors import InvalidValue
+from headway.core.gates.opening import Hours
+from headway.core.gates.spec import GateSpec
+from headway.core.job import DEFAULT_PRIORITY, MAX_PRIORITY
+from headway.core.naming import did_you_mean
+from headway.core.timetable.schedule import At, Cron, Every, Schedule
+from headway.core.timetable.text import parse_schedule
+from headway.systems.automations.repository import Repository, read_repository
+
+HOUR_MS = UNITS_MS["h"]
+
+_HEADER = re.compile(r"^\s*\[\[\s*automation\s*\]\]\s*(#.*)?$")
+_TABLE = re.compile(r"^\s*\[\s*(?!automation\b)(?!\[)[^\]]*\]\s*(#.*)?$")
+_AT_LINE = re.compile(r"at line (\d+)")
+_TIME = re.compile(r"\d{1,2}:\d{2}")
+
+
+def _span(value: object) -> int:
+    return parse_duration(value)
+
+
+Span = Annotated[int, BeforeValidator(_span), Field(ge=1)]
+"""Milliseconds, written as a duration."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class WindowTable(_Table):
+    """When sessions may start: `hours` of some `days` in a zone."""
+
+    hours: str
+    days: str = "daily"
+    tz: str | None = None
+
+
+class AutomationTable(_Table):
+    """One `[[automation]]`, as it is written."""
+
+    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    repository: str
+    schedule: str | dict[str, Any]
+    command: str | list[str] = Field(min_length=1)
+    tz: str = "UTC"
+    timeout: Span = 60 * UNITS_MS["m"]
+    enabled: bool = True
+    priority: int = Field(default=DEFAULT_PRIORITY, ge=0, le=MAX_PRIORITY)
+    window: str | WindowTable | None = None
+    overlap: Overlap = "skip"
+    retries: int = Field(default=0, ge=0, le=100)
+    retry_after: Span = UNITS_MS["m"]
+    ref: str | None = Field(default=None, pattern=r"^[^-\s][^\s]*$")
+    env: dict[str, str] = {}
+    pass_env: tuple[str, ...] = Field(default=(), strict=False)
+    artifacts: tuple[str, ...] = Field(default=(), strict=False)
+    keep_artifacts: int = Field(default=10, ge=0)
+    keep_worktree: Literal["never", "failed"] = "never"
+    grace: Span = 10 * UNITS_MS["s"]
+    max_output: int = Field(default=10_000_000, ge=1_000)
+
+
+class DispatcherTable(_Table):
+    """`[dispatcher]`, as it is written."""
+
+    enabled: bool = True
+    max_concurrent: int = Field(default=3, ge=0)
+    lock_timeout_hours: float = Field(default=4, gt=0, strict=False)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Automation:
+    """One valid entry.
+
+    Attributes:
+        table: as it is written.
+        repository: the one that its sessions work in.
+        schedule: when it fires; the anchor of an interval is not decided here.
+        window: when its sessions may start; None for any time.
+        line: where it begins in the file.
+    """
+
+    table: AutomationTable
+    repository: Repository
+    schedule: Schedule
+    window: GateSpec | None
+    line: int
+
+    @property
+    def id(self) -> str:
+        """Its name, unique in the file."""
+        return self.table.id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """Something that is not valid.
+
+    Attributes:
+        automation_id: whose, if that can be read.
+        file: as it was named.
+        line: from 1.
+        error: what is wrong.
+    """
+
+    automation_id: str | None
+    file: str
+    line: int
+    error: str
+
+    def __str__(self) -> str:
+        """As compilers write it."""
+        return f"{self.file}:{self.line}: {self.error}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Config:
+    """What a file says.
+
+    Attributes:
+        automations: the valid ones by id, in the order of the file.
+        dispatcher: what holds for all.
+        faults: what is not valid.
+    """
+
+    automations: Mapping[str, Automation] = field(default_factory=dict[str, Automation])
+    dispatcher: DispatcherTable = field(default_factory=DispatcherTable)
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Chunk:
+    """The lines of one table of the file."""
+
+    line: int
+    lines: Sequence[str]
+    is_automation: bool
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def line_of(self, key: str) -> int:
+        """Where a key stands; the first line if it is not found."""
+        name = re.escape(key)
+        key_line = re.compile(rf"""^\s*(?:\[\s*automation\s*\.\s*)?["']?{name}["']?\s*[=.\]]""")
+        for number, text in enumerate(self.lines):
+            if key_line.match(text):
+                return self.line + number
+        return self.line
+
+
+def read_config(path: Path) -> Config:
+    """Read a file.
+
+    Args:
+        path: of `automations.toml`; relative repositories begin in its folder.
+
+    Returns:
+        What is valid in it, and what is not.
+
+    Raises:
+        InvalidValue: the file cannot be read at all.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror}"
+        raise InvalidValue(message, hint="name it in [automations] file, or with --file") from None
+    except UnicodeDecodeError as error:
+        message = f"{path} is not UTF-8 at byte {error.start}"
+        raise InvalidValue(message) from None
+    return parse_config(text, path)
+
+
+def parse_config(text: str, path: Path) -> Config:
+    """Read the text of a file, as `read_config` does."""
+    automations: dict[str, Automation] = {}
+    dispatcher = DispatcherTable()
+    faults: list[Fault] = []
+    for chunk in _chunks(text):
+        name: str | None = None
+        try:
+            table = _load(chunk)
+            if not chunk.is_automation:
+                dispatcher = _head(table, chunk) or dispatcher
+                continue
+            found = table["automation"][0]
+            name = found.get("id") if isinstance(found.get("id"), str) else None
+            one = _automation(found, chunk, path.parent.absolute())
+            _check_new(one, automations, chunk)
+            automations[one.id] = one
+        except _Invalid as error:
+            line, said = error.args
+            faults.append(Fault(automation_id=name, file=str(path), line=line, error=said))
+    return Config(automations=automations, dispatcher=dispatcher, faults=tuple(faults))
+
+
+def _check_new(one: Automation, known: Mapping[str, Automation], chunk: _Chunk) -> None:
+    """Refuse an id that is used already.
+
+    Raises:
+        _Invalid: it is.
+    """
+    if one.id in known:
+        said = f"id {one.id!r} is used in line {known[one.id].line} too"
+        raise _Invalid(chunk.line_of("id"), said)
+
+
+class _Invalid(Exception):
+    """A line, and what is wrong with it."""
+
+
+def _chunks(text: str) -> Iterator[_Chunk]:
+    """The file in parts that begin at `[[automation]]` or at another top-level table.
+
+    A header inside a text of several lines is not one: what is not TOML alone, but is together
+    with the next part, belongs together.
+    """
+    lines = text.splitlines()
+    starts = [
+        (number, _HEADER.match(line) is not None)
+        for number, line in enumerate(lines)
+        if _HEADER.match(line) or _TABLE.match(line)
+    ]
+    starts = [(0, False), *starts] if not starts or starts[0][0] else starts
+    place = 0
+    while place < len(starts):
+        begin, is_automation = starts[place]
+        ends = [number for number, _ in starts[place + 1 :]] + [len(lines)]
+        joined = next(
+            (n for n, end in enumerate(ends[:20]) if _is_toml("\n".join(lines[begin:end]))), 0
+        )
+        part = lines[begin : ends[joined]]
+        if is_automation or any(line.strip() for line in part):
+            yield _Chunk(line=begin + 1, lines=part, is_automation=is_automation)
+        place += joined + 1
+
+
+def _is_toml(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
+
+
+def _load(chunk: _Chunk) -> dict[str, Any]:
+    """Parse a part.
+
+    Raises:
+        _Invalid: it is not TOML.
+    """
+    try:
+        return tomllib.loads(chunk.text)
+    except tomllib.TOMLDecodeError as error:
+        at = _AT_LINE.search(str(error))
+        line = chunk.line + (int(at[1]) if at else len(chunk.lines)) - 1
+        raise _Invalid(line, f"not TOML: {_AT_LINE.sub('', str(error))}".rstrip(" (,")) from None
+
+
+def _head(table: dict[str, Any], chunk: _Chunk) -> DispatcherTable | None:
+    """Read what is no automation: `[dispatcher]`.
+
+    Raises:
+        _Invalid: there is another table, or a value is not valid.
+    """
+    strange = sorted(table.keys() - {"dispatcher"})
+    if strange:
+        hint = did_you_mean(strange[0], ("dispatcher", "automation"), "see the reference")
+        raise _Invalid(chunk.line_of(strange[0]), f"there is no table {strange[0]!r}; {hint}")
+    return _validated(DispatcherTable, table.get("dispatcher"), chunk) if table else None
+
+
+def _automation(found: dict[str, Any], chunk: _Chunk, folder: Path) -> Automation:
+    """Read an entry.
+
+    Raises:
+        _Invalid: a value in it is not valid.
+    """
+    table = _validated(AutomationTable, found, chunk)
+    key = "repository"
+    try:
+        repository = read_repository(table.repository, folder=folder)
+        key = "schedule"
+        schedule = read_schedule(table.schedule, tz=table.tz)
+        key = "window"
+        window = _window(table)
+    except InvalidValue as error:
+        raise _Invalid(chunk.line_of(key), f"{key}: {error}") from None
+    return Automation(
+        table=table, repository=repository, schedule=schedule, window=window, line=chunk.line
+    )
+
+
+def _validated(model: type[Any], values: object, chunk: _Chunk) -> Any:  # noqa: ANN401  (one of the models)
+    """Validate a table.
+
+    Raises:
+        _Invalid: a key or a value in it is not valid.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        keys = [part for part in first["loc"] if isinstance(part, str)] or ["automation"]
+        if first["type"] == "extra_forbidden":
+            said = f"there is no key {keys[-1]!r}; "
+            said += did_you_mean(keys[-1], model.model_fields, "see the reference")
+        elif first["type"] == "missing":
+            said = f"{keys[-1]} is missing"
+        else:
+            said = f"{keys[0]}: {first['msg'].removeprefix('Value error, ')}"
+        raise _Invalid(chunk.line_of(keys[0]), said) from None
+    except InvalidValue as error:
+        key = next((name for name in ("timeout", "grace", "retry_after") if name in chunk.text), "")
+        raise _Invalid(chunk.line_of(key), str(error)) from None
+
+
+def read_schedule(written: str | Mapping[str, Any], *, tz: str) -> Schedule:
+    """Read a schedule.
+
+    Args:
+        written: "cron: 0 9 * * 1-5", "0 9 * * 1-5", "@daily", "every 30m", "30m", "at 09:00",
+            "09:00"; or {type = "cron" | "interval" | "at", value = …, tz = …}.
+        tz: the zone of a cron or a time of day.
+
+    Returns:
+        The schedule; an interval is anchored at 1970.
+
+    Raises:
+        InvalidValue: it is none of these.
+    """
+    if isinstance(written, str):
+        return _plain(written.strip(), tz)
+    strange = sorted(written.keys() - {"type", "value", "tz"})
+    kind, value = written.get("type"), written.get("value")
+    zone = written.get("tz", tz)
+    texts = isinstance(kind, str) and isinstance(value, str) and isinstance(zone, str)
+    if strange or not texts:
+        message = f"{strange[0]!r} is not a part" if strange else "type and value must be text"
+        raise InvalidValue(message, hint='{type = "cron", value = "0 9 * * *", tz = "UTC"}')
+    value = cast("str", value).strip()
+    match kind:
+        case "cron":
+            return Cron(value, tz=zone)
+        case "interval" | "every":
+            return Every(parse_duration(value))
+        case "at":
+            clock, _, days = value.partition(" ")
+            return At(clock, tz=zone, days=days.strip() or "daily")
+        case _:
+            message = f"the type {kind!r} is not known"
+            raise InvalidValue(message, hint='"cron", "interval" or "at"')
+
+
+def _plain(text: str, tz: str) -> Schedule:
+    if text.startswith("@") or len(text.split()) == 5:
+        return Cron(text, tz=tz)
+    first, _, days = text.partition(" ")
+    if _TIME.fullmatch(first):
+        return At(first, tz=tz, days=days.strip() or "daily")
+    if text[:1].isdigit():
+        return Every(parse_duration(text))
+    return parse_schedule(text, tz=tz)
+
+
+def _window(table: AutomationTable) -> GateSpec | None:
+    written = table.window
+    if written is None:
+        return None
+    one = WindowTable(hours=written) if isinstance(written, str) else written
+    return Hours(f"automations.window:{table.id}", one.hours, days=one.days, tz=one.tz or table.tz)

@@ -1,0 +1,109 @@
+"""automations.toml: what is valid runs, and what is not is reported with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headway.core.timetable.schedule import At, Cron, Every
+from headway.systems.automations.config import Config, parse_config, read_schedule
+
+FILE = Path("/srv/automations.toml")
+VALID = '[[automation]]\nid = "good"\nrepository = "/srv/r"\nschedule = "30m"\ncommand = "true"\n'
+
+
+def parsed(text: str) -> Config:
+    return parse_config(text, FILE)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("30m", Every(1_800_000)),
+        ("every 30m", Every(1_800_000)),
+        ("0 9 * * 1-5", Cron("0 9 * * 1-5", tz="Europe/Berlin")),
+        ("cron: 0 9 * * *", Cron("0 9 * * *", tz="Europe/Berlin")),
+        ("@daily", Cron("@daily", tz="Europe/Berlin")),
+        ("09:00", At("09:00", tz="Europe/Berlin")),
+        ("at 09:00 mon-fri", At("09:00", tz="Europe/Berlin", days="mon-fri")),
+        ({"type": "interval", "value": "1h30m"}, Every(5_400_000)),
+        ({"type": "cron", "value": "5 * * * *", "tz": "UTC"}, Cron("5 * * * *")),
+        ({"type": "at", "value": "09:00 sat"}, At("09:00", tz="Europe/Berlin", days="sat")),
+    ],
+)
+def test_schedules_are_read_plain_and_as_type_and_value(written, expected):
+    assert read_schedule(written, tz="Europe/Berlin") == expected
+
+
+def test_a_whole_file_is_read_with_defaults():
+    config = parsed(f'[dispatcher]\nmax_concurrent = 5\nlog_level = "debug"\n\n{VALID}')
+    assert config.faults == ()
+    assert config.dispatcher.max_concurrent == 5
+    assert config.dispatcher.lock_timeout_hours == 4
+    good = config.automations["good"]
+    assert (good.repository.key, good.line) == ("/srv/r", 5)
+    assert good.table.timeout == 3_600_000
+    assert (good.table.enabled, good.table.overlap, good.window) == (True, "skip", None)
+
+
+PLAIN = 'id = "x"\nrepository = "/r"\nschedule = "5m"\ncommand = "a"'
+
+
+@pytest.mark.parametrize(
+    ("broken", "line", "said"),
+    [
+        (PLAIN.replace("5m", "61 * * * *"), 9, "schedule"),
+        (PLAIN.replace("/r", "ext::x"), 8, "repository"),
+        (PLAIN.replace('\ncommand = "a"', ""), 6, "command is missing"),
+        (f'{PLAIN}\ntimeuot = "1m"', 11, "timeout"),
+        (f'{PLAIN}\ntimeout = "1x"', 11, "1x"),
+        (PLAIN.replace('/r"', "/r"), 8, "not TOML"),
+        (PLAIN.replace('"x"', '"a b"'), 7, "match pattern"),
+        (PLAIN.replace('"x"', '"good"'), 7, "line 1 too"),
+        (f'{PLAIN}\nwindow = "9-"', 11, "window"),
+        (PLAIN.replace('"5m"', '{type = "moon", value = "1"}'), 9, "moon"),
+        (f"{PLAIN}\npriority = true", 11, "priority"),
+    ],
+)
+def test_an_invalid_entry_is_reported_with_its_line_and_disables_only_itself(broken, line, said):
+    other = VALID.replace("good", "other")
+    config = parsed(f"{VALID}[[automation]]\n{broken}\n{other}")
+    assert list(config.automations) == ["good", "other"]
+    (fault,) = config.faults
+    assert fault.line == line
+    assert said in fault.error
+    assert str(fault).startswith(f"{FILE}:{line}: ")
+
+
+def test_a_token_is_not_repeated_by_what_is_reported():
+    entry = 'id = "x"\nrepository = "rsync://ada:TOKEN@h/r"\nschedule = "5m"\ncommand = "a"\n'
+    (fault,) = parsed(f"[[automation]]\n{entry}").faults
+    assert "TOKEN" not in str(fault)
+
+
+def test_a_header_inside_a_text_of_several_lines_is_not_one():
+    text = VALID.replace('"true"', '"""\necho 1\n[[automation]]\n[x]\n"""')
+    config = parsed(f"{text}{VALID.replace('good', 'other')}")
+    assert config.faults == ()
+    assert list(config.automations) == ["good", "other"]
+    assert "[[automation]]" in config.automations["good"].table.command
+
+
+def test_tables_of_an_entry_belong_to_it():
+    text = f'{VALID}[automation.env]\nA = "1"\n[automation.window]\nhours = "09:00-17:00"\n'
+    config = parsed(f"{text}[dispatcher]\nmax_concurrent = 1\n")
+    good = config.automations["good"]
+    assert good.table.env == {"A": "1"}
+    assert good.window is not None
+    assert config.dispatcher.max_concurrent == 1
+
+
+def test_an_unknown_table_and_a_wrong_dispatcher_are_reported():
+    config = parsed(f"[dispatch]\na = 1\n[dispatcher]\nmax_concurrent = -1\n{VALID}")
+    assert [fault.line for fault in config.faults] == [1, 4]
+    assert list(config.automations) == ["good"]
+
+
+def test_an_empty_file_is_valid():
+    assert parsed("\n# nothing\n") == Config()
