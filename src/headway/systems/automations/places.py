@@ -1,0 +1,160 @@
+"""Places: where the system keeps what is not in the store, and its log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from headway.core.errors import InvalidValue
+from headway.systems.automations.config import Span
+
+PRIVATE = 0o700
+LOG_SIZE = 10_000_000
+LOG_KEEP = 5
+
+_log = logging.getLogger("headway.automations")
+# The commands say what is wrong themselves.
+_log.addHandler(logging.NullHandler())
+
+
+def log(level: int, event: str, facts: Mapping[str, object]) -> None:
+    """Log an event with its facts."""
+    said = " ".join(f"{name}={value}" for name, value in facts.items())
+    _log.log(level, "%s %s", event, said, extra={"event": event, "facts": facts})
+
+
+class AutomationsSettings(BaseModel):
+    """The table [automations] of headway.toml.
+
+    Attributes:
+        file: where the entries are.
+        state_dir: where logs, mirrors, worktrees and artefacts are; None for the user's own.
+        lease: how long a repository stays locked after the last word of its session's owner.
+        look_each: how often the file is looked at for edits.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: Path = Path("automations.toml")
+    state_dir: Path | None = None
+    lease: Span = 60_000
+    look_each: Span = 1_000
+
+
+def read_settings(written: Mapping[str, object]) -> AutomationsSettings:
+    """Read the table [automations].
+
+    Raises:
+        InvalidValue: a key is unknown, or a value is not valid.
+    """
+    try:
+        return AutomationsSettings.model_validate(dict(written))
+    except (ValidationError, InvalidValue) as error:
+        message = f"[automations]: {error}"
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False)[0]
+            message = f"[automations]: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        known = ", ".join(AutomationsSettings.model_fields)
+        raise InvalidValue(message, hint=f"settings are {known}") from None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Places:
+    """The folders of the system; each is for its owner alone."""
+
+    root: Path
+
+    @property
+    def logs(self) -> Path:
+        """Of `dispatcher.log` and the run logs."""
+        return self.root / "logs"
+
+    @property
+    def mirrors(self) -> Path:
+        """Of the cached mirrors; whatever is here can be made anew."""
+        return self.root / "mirrors"
+
+    @property
+    def work(self) -> Path:
+        """Of the worktrees of sessions that run."""
+        return self.root / "work"
+
+    @property
+    def artifacts(self) -> Path:
+        """Of what sessions left to be kept."""
+        return self.root / "artifacts"
+
+    def make(self) -> None:
+        """Make the folders.
+
+        Raises:
+            InvalidValue: one cannot be made.
+        """
+        try:
+            for one in (self.root, self.logs, self.mirrors, self.work, self.artifacts):
+                one.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+                one.chmod(PRIVATE)
+        except OSError as error:
+            message = f"{self.root} cannot be made or is not yours: {error.strerror}"
+            raise InvalidValue(message, hint="set [automations] state_dir") from None
+
+    def log(self, session: str) -> Path:
+        """The run log of a session."""
+        return self.logs / f"{session.replace(':', '_')}.log"
+
+
+def read_places(state_dir: Path | None) -> Places:
+    """Return the folders under a state directory, or under the user's."""
+    if state_dir is not None:
+        return Places(root=state_dir.expanduser().absolute())
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Places(root=Path(base) / "headway" / "automations")
+
+
+class _PrivateFile(RotatingFileHandler):
+    def _open(self) -> TextIOWrapper:
+        stream = open(self.baseFilename, "a", encoding="utf-8", opener=_private)  # noqa: SIM115  (the handler closes it)
+        os.fchmod(stream.fileno(), 0o600)
+        return stream
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": getattr(record, "event", record.getMessage()),
+        }
+        return json.dumps(line | getattr(record, "facts", {}), default=str)
+
+
+def write_log(places: Places) -> None:
+    """Write what the system logs to `dispatcher.log`, too."""
+    path = str(places.logs / "dispatcher.log")
+    for old in [one for one in _log.handlers if isinstance(one, _PrivateFile)]:
+        if old.baseFilename == path:
+            return
+        _log.removeHandler(old)
+        old.close()
+    handler = _PrivateFile(path, maxBytes=LOG_SIZE, backupCount=LOG_KEEP, encoding="utf-8")
+    handler.setFormatter(_JsonLines())
+    _log.addHandler(handler)
+
+
+def set_level(level: Literal["debug", "info", "warning", "error"]) -> None:
+    """Log from this level on."""
+    _log.setLevel(level.upper())
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,267 @@
+"""A session, as its owner sees it: starts the supervisor, renews the lease, learns the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from headway.runtime.timing import Timing
+from headway.systems.automations.config import HOUR_MS, Automation
+from headway.systems.automations.places import Places
+
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
+PASSED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+"""Variables that every session is given; nothing else of the service's environment is."""
+GIT_PASSED = ("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""What git is given besides, while the repository is prepared."""
+ENDING_S = 3.0
+"""How long a session gets between SIGTERM and SIGKILL when the service stops."""
+LOGS_KEPT = 100
+"""Run logs that are kept of each automation."""
+LAST_WORDS_S = 1.0
+"""How long a supervisor may take to say that its session is gone."""
+MARK = "HEADWAY_SESSION_ID"
+
+Renew = Callable[[Mapping[str, object]], Awaitable[float | None]]
+"""Renews the lease, given what is known of the session; until when, on the clock of
+`Timing.monotonic`, or None if the session has lost it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class End:
+    """How a session ended.
+
+    Attributes:
+        reason: `exit`, `timeout`, `lease`, `gone`, `setup`, `cancelled`, `stopped`, `lost`, or
+            `killed` if its supervisor was.
+        status: of the command, if that ended by itself.
+        signal: that ended the command.
+        step: at which it ended.
+        bytes: that it printed.
+        truncated: whether not all of that is in the log.
+    """
+
+    reason: str
+    status: int | None = None
+    signal: int | None = None
+    step: str = ""
+    bytes: int = 0
+    truncated: bool = False
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the command ended by itself with status 0."""
+        return self.reason == "exit" and self.status == 0
+
+    def __str__(self) -> str:
+        """In a few words."""
+        if self.reason == "setup":
+            return f"setup failed at {self.step}" + (f" ({self.status})" if self.status else "")
+        if self.reason != "exit":
+            return self.reason
+        return f"signal {self.signal}" if self.signal else f"status {self.status}"
+
+
+@dataclass(kw_only=True, slots=True)
+class Session:
+    """One run of an automation.
+
+    Attributes:
+        id: `cron:` with the automation's id and the job's.
+        automation: whose.
+        run: of the job.
+        pid: of the command, once it runs.
+        remade: what was broken and had to be made anew.
+    """
+
+    id: str
+    automation: Automation
+    run: int
+    lock_timeout_ms: int = 4 * HOUR_MS
+    pid: int | None = None
+    remade: list[str] = field(default_factory=list[str])
+    _ending: str | None = None
+    _process: asyncio.subprocess.Process | None = None
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What others may know of it while it runs."""
+        return {"session_id": self.id, "pid": self.pid, "hostname": socket.gethostname()}
+
+    async def work(
+        self, places: Places, timing: Timing, until: float, renew: Renew, every_s: float
+    ) -> End:
+        """Run it to its end; all its processes are gone then.
+
+        Args:
+            places: where logs, mirrors and worktrees are.
+            timing: for the pauses between renewals.
+            until: when its first lease ends.
+            renew: called at once, and then every so often.
+            every_s: seconds between two renewals.
+
+        Raises:
+            OSError: the supervisor cannot be started.
+        """
+        spec = self._spec(places, until)
+        process = self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            "-S",
+            str(SUPERVISOR),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=_environment(()),
+            start_new_session=True,
+        )
+        self._tell(spec)
+        renewing = asyncio.ensure_future(self._renew(timing, renew, every_s))
+        try:
+            return await self._follow(process)
+        finally:
+            renewing.cancel()
+            # Whatever made this end early: without its owner the supervisor kills all at once.
+            if process.stdin is not None:
+                process.stdin.close()
+            if process.returncode is None:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.shield(process.wait())
+            await asyncio.to_thread(_prune, self, places)
+
+    def end(self, reason: str, *, grace_s: float | None = None) -> None:
+        """Ask it to end: SIGTERM, some time, SIGKILL."""
+        if self._ending is None:
+            self._ending = reason
+            self._tell({"stop": reason} | ({} if grace_s is None else {"grace": grace_s}))
+
+    def _tell(self, words: Mapping[str, object]) -> None:
+        stdin = None if self._process is None else self._process.stdin
+        if stdin is not None and not stdin.is_closing():
+            stdin.write(json.dumps(words).encode() + b"\n")
+
+    async def _renew(self, timing: Timing, renew: Renew, every_s: float) -> None:
+        shown: object = None
+        while True:
+            until = await renew(self.facts)
+            shown = self.pid
+            if until is None:
+                # Another may be let into the repository already: no time to end by itself.
+                self.end("lost", grace_s=0)
+                await timing.pause(LAST_WORDS_S)
+                if self._process is not None and self._process.returncode is None:
+                    self._process.kill()
+                return
+            self._tell({"until": until})
+            for _ in range(20):
+                await timing.pause(every_s / 20)
+                if self.pid != shown:
+                    break
+
+    async def _follow(self, process: asyncio.subprocess.Process) -> End:
+        assert process.stdout is not None  # noqa: S101  (it was asked for)
+        while True:
+            try:
+                line = await process.stdout.readline()
+            except asyncio.CancelledError:
+                if self._ending is not None:
+                    raise
+                self.end("stopped", grace_s=ENDING_S)
+                continue
+            if not line:
+                break
+            event = json.loads(line)
+            if event["event"] == "started":
+                self.pid = event["pid"]
+            elif event["event"] == "remade":
+                self.remade.append(event["what"])
+            else:
+                known = {name: event[name] for name in End.__slots__}
+                return End(**known)
+        kill_marked(self.id, self.pid)
+        return End(reason="killed")
+
+    def _spec(self, places: Places, until: float) -> dict[str, Any]:
+        one, table = self.automation, self.automation.table
+        work = places.work / f"{self.id.rpartition(':')[2]}-{self.run}"
+        artifacts = places.artifacts / one.id / work.name
+        given = _environment(table.pass_env) | table.env
+        given |= {
+            MARK: self.id,
+            "HEADWAY_AUTOMATION_ID": one.id,
+            "HEADWAY_REPOSITORY": one.repository.key,
+        }
+        return {
+            "log": str(places.log(self.id)),
+            "max_output": table.max_output,
+            "secrets": one.repository.secrets,
+            "until": until,
+            "timeout_s": min(table.timeout, self.lock_timeout_ms) / 1000,
+            "grace_s": table.grace / 1000,
+            "mirror": str(places.mirrors / f"{_short(one.repository.key)}.git"),
+            "work": str(work),
+            "url": one.repository.url,
+            "ref": table.ref,
+            "command": table.command,
+            "env": given,
+            "git_env": _environment((*GIT_PASSED, *table.pass_env)) | {MARK: self.id},
+            "artifacts": table.artifacts,
+            "artifacts_to": str(artifacts),
+            "keep_worktree": table.keep_worktree,
+        }
+
+
+def session_id(automation_id: str, job_id: str) -> str:
+    """Return the id of the session of a job."""
+    return f"cron:{automation_id}:{job_id}"
+
+
+def kill_marked(session: str, group: int | None) -> None:
+    """Kill what is left of a session whose supervisor is gone: its group, and what left that."""
+    if group is not None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+    mark = f"{MARK}={session}".encode()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in entry.read_bytes().split(b"\0"):
+                os.kill(int(entry.parent.name), signal.SIGKILL)
+
+
+def _environment(more: tuple[str, ...]) -> dict[str, str]:
+    return {name: os.environ[name] for name in (*PASSED, *more) if name in os.environ}
+
+
+def _short(key: str) -> str:
+    name = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in key[-60:])
+    return f"{name.strip('-.')}-{sha256(key.encode()).hexdigest()[:12]}"
+
+
+def _prune(session: Session, places: Places) -> None:
+    """Keep artefacts and logs of the newest sessions of this automation alone."""
+    table = session.automation.table
+    begin = f"{places.log(session.id).name[: -len('.log') - 36]}"
+    with suppress(OSError):
+        logs = [
+            one for one in places.logs.glob(f"{begin}*.log") if len(one.stem) == len(begin) + 36
+        ]
+        for old in _newest_first(logs)[LOGS_KEPT:]:
+            old.unlink()
+        folder = places.artifacts / table.id
+        kept = _newest_first(folder.iterdir() if folder.exists() else ())
+        for old in kept[table.keep_artifacts :]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _newest_first(paths: Iterable[Path]) -> list[Path]:
+    return sorted(paths, key=lambda one: one.stat().st_mtime, reverse=True)

@@ -1,0 +1,517 @@
+"""The supervisor of one session: a process of its own that needs nothing but the standard library.
+
+It prepares the repository, runs the command in a process group of its own, captures what it
+prints, and kills every process of the session at the timeout, when it is told to, when its lease
+ends, and when the process that started it is gone. It is the subreaper of all that it starts, so
+that a child which leaves the group is found, too.
+
+On standard input it is given one JSON line that says what to do (`Spec`), then lines:
+`{"until": seconds}` moves the end of the lease, on the clock of `time.monotonic`;
+`{"stop": reason}` ends the session. The end of the input means that its owner is gone.
+
+On standard output it says, one JSON line each: `{"event": "started", "pid"}`,
+`{"event": "remade", "what", "kept"}`, and at the end
+`{"event": "ended", "reason", "status", "signal", "step", "bytes", "truncated"}`. The reasons are
+`exit`, `timeout`, `lease`, `gone` (its owner), `setup`, and those of `stop`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import fnmatch
+import glob
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from io import FileIO
+from types import FrameType
+from typing import Any, NoReturn
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+LONGEST_LINE = 64_000
+SETUP_REASON = "setup"
+_IN_URL = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/'\"<>]*@")
+
+
+class Ended(Exception):
+    """The session must end now: the reason, and how many seconds it gets to end by itself."""
+
+    def __init__(self, reason: str, grace_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.grace_s = grace_s
+
+
+def end(reason: str, grace_s: float = 0.0) -> NoReturn:
+    """End the session.
+
+    Raises:
+        Ended: always.
+    """
+    raise Ended(reason, grace_s)
+
+
+class Log:
+    """The run log: bounded, for its owner alone, without the secrets of the URL."""
+
+    def __init__(self, path: str, most: int, secrets: list[str]) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._file = os.open(path, flags, 0o600)
+        self._secrets = [one.encode() for one in secrets]
+        self._left = most
+        self._partial = b""
+        self.bytes = 0
+        self.truncated = False
+
+    def feed(self, data: bytes) -> None:
+        """Write the lines that are complete; the rest waits, so that no secret is cut in two."""
+        self.bytes += len(data)
+        if self.truncated:
+            return
+        self._partial += data
+        end = self._partial.rfind(b"\n") + 1
+        if not end and len(self._partial) >= LONGEST_LINE:
+            end = len(self._partial)
+        self._write(self._partial[:end])
+        self._partial = self._partial[end:]
+
+    def flush(self) -> None:
+        """Write what is left of the last line."""
+        self._write(self._partial)
+        self._partial = b""
+
+    def note(self, text: str) -> None:
+        """Write a line of the supervisor itself, whatever the bound."""
+        self.flush()
+        os.write(self._file, self._clean(f"headway: {text}\n".encode()))
+
+    def _write(self, data: bytes) -> None:
+        if not data or self.truncated:
+            return
+        data = self._clean(data)
+        os.write(self._file, data[: self._left])
+        self._left -= len(data)
+        if self._left < 0:
+            self.truncated = True
+            self._partial = b""
+            os.write(self._file, b"\nheadway: the output is too long; the rest is left out\n")
+
+    def _clean(self, data: bytes) -> bytes:
+        for secret in self._secrets:
+            data = data.replace(secret, b"***")
+        return _IN_URL.sub(rb"\1***@", data)
+
+
+class Supervisor:
+    """Runs the steps of one session, one after another."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.log = Log(spec["log"], spec["max_output"], spec["secrets"])
+        self.lease_until = float(spec["until"])
+        self.timeout_at = time.monotonic() + spec["timeout_s"]
+        self.step = ""
+        self._heard = b""
+        self._wake, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _noted)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # Whoever wants the session to end says so on the pipe, or closes it.
+            signal.signal(number, signal.SIG_IGN)
+        os.set_blocking(0, False)
+
+    # ------------------------------------------------------------------------------- the steps
+
+    def run(self) -> dict[str, Any]:
+        """Prepare the repository, and run the command.
+
+        Returns:
+            The event `ended`.
+        """
+        status: int | None = None
+        try:
+            try:
+                status = self._whole()
+                reason = "exit" if self.step == "command" or not status else SETUP_REASON
+            finally:
+                # What the command has left running ends with its session.
+                kill_all()
+        except Ended as ending:
+            reason = ending.reason
+        except OSError as error:
+            self.log.note(f"{self.step}: {error.strerror}: {error.filename or ''}")
+            reason = SETUP_REASON
+        self._keep(failed=reason != "exit" or bool(status))
+        self.log.note(f"ended: {reason}" + ("" if status is None else f", status {status}"))
+        return {
+            "event": "ended",
+            "reason": reason,
+            "status": status if status is not None and status >= 0 else None,
+            "signal": -status if status is not None and status < 0 else None,
+            "step": self.step,
+            "bytes": self.log.bytes,
+            "truncated": self.log.truncated,
+        }
+
+    def _whole(self) -> int:
+        spec = self.spec
+        os.makedirs(spec["work"], mode=0o700, exist_ok=True)
+        folder = os.path.join(spec["work"], "repository")
+        lock = os.open(spec["mirror"] + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.step = "the lock of the mirror"
+        try:
+            # The dispatcher lets one session into a repository; this is for those of another store.
+            while not _flock(lock):
+                self._watch(None, 0.2)
+            status = self._prepare(folder)
+            if status:
+                self._set_aside_if_broken()
+                shutil.rmtree(folder, ignore_errors=True)
+                status = self._prepare(folder) if not os.path.exists(spec["mirror"]) else status
+        finally:
+            os.close(lock)
+        if status:
+            return status
+        self.step = "command"
+        command = spec["command"]
+        argv = ["/bin/sh", "-c", command] if isinstance(command, str) else command
+        self.log.note("started")
+        return self._child(argv, spec["env"], folder, started=True)
+
+    def _prepare(self, folder: str) -> int:
+        """Bring the mirror up to date, and clone from it.
+
+        Returns:
+            The status of the step that failed, or 0.
+        """
+        mirror, ref = self.spec["mirror"], self.spec["ref"]
+        if not os.path.exists(mirror):
+            status = self._git("init", "--quiet", "--bare", mirror)
+            # What a worktree still shares must not be collected.
+            status = status or self._git("-C", mirror, "config", "gc.auto", "0")
+            if status:
+                return status
+        at = ("-C", mirror)
+        heads = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+        status = self._git(*at, "fetch", "--quiet", "--prune", "--no-auto-gc", "origin", *heads)
+        if not status and ref is None:
+            found = bytearray()
+            status = self._git(*at, "ls-remote", "--symref", "origin", "HEAD", into=found)
+            named = re.search(rb"ref: (refs/heads/\S+)\s+HEAD", bytes(found))
+            self.log.feed(bytes(found) if status else b"")
+            if not status and named:
+                status = self._git(*at, "symbolic-ref", "HEAD", named[1].decode())
+        status = status or self._git(
+            "clone", "--quiet", "--shared", "--no-checkout", mirror, folder
+        )
+        if status:
+            return status
+        self._point_at_origin(folder)
+        return self._git("-C", folder, "checkout", "--quiet", *([ref, "--"] if ref else []))
+
+    def _git(self, *arguments: str, into: bytearray | None = None) -> int:
+        self.step = f"git {arguments[2 if arguments[0] == '-C' else 0]}"
+        # The URL is neither an argument, which others can see, nor kept in the mirror.
+        given = {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "remote.origin.url",
+            "GIT_CONFIG_VALUE_0": self.spec["url"],
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+        clone = arguments[0] == "clone"
+        env = {**self.spec["git_env"], **({"GIT_TERMINAL_PROMPT": "0"} if clone else given)}
+        return self._child(["git", *arguments], env, self.spec["work"], into=into)
+
+    def _point_at_origin(self, folder: str) -> None:
+        """Give the clone the remote of its repository in the place of the mirror."""
+        path = os.path.join(folder, ".git", "config")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        quoted = self.spec["url"].replace("\\", "\\\\").replace('"', '\\"')
+        text = re.sub(r"(?m)^\turl = .*$", lambda _: f'\turl = "{quoted}"', text, count=1)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o600)
+
+    def _set_aside_if_broken(self) -> None:
+        mirror = self.spec["mirror"]
+        if not os.path.exists(mirror):
+            return
+        step = self.step
+        if self._git(
+            "-C", mirror, "fsck", "--connectivity-only", "--no-dangling", into=bytearray()
+        ):
+            kept = f"{mirror}.broken-{os.getpid()}"
+            os.rename(mirror, kept)
+            self.log.note(f"the mirror was broken: kept at {kept}, and made anew")
+            say({"event": "remade", "what": "mirror", "kept": kept})
+        self.step = step
+
+    def _keep(self, *, failed: bool) -> None:
+        """Keep the artefacts, and the work folder if the entry says so."""
+        spec = self.spec
+        folder = os.path.join(spec["work"], "repository")
+        try:
+            patterns: list[str] = spec["artifacts"] if self.step == "command" else []
+            for pattern in patterns:
+                for found in glob.glob(pattern, root_dir=folder, recursive=True):
+                    _copy(folder, found, spec["artifacts_to"])
+            if spec["keep_worktree"] != "failed" or not failed:
+                shutil.rmtree(spec["work"], ignore_errors=True)
+        except OSError as error:
+            self.log.note(f"artefacts: {error}")
+
+    # ---------------------------------------------------------------------------- one process
+
+    def _child(
+        self,
+        argv: list[str],
+        env: dict[str, str],
+        folder: str,
+        *,
+        started: bool = False,
+        into: bytearray | None = None,
+    ) -> int:
+        """Run one process in a group of its own until it ends.
+
+        Returns:
+            Its status; below zero for the signal that ended it.
+
+        Raises:
+            Ended: the session must end; every process of it is gone.
+            OSError: it cannot be started.
+        """
+        read, write = os.pipe2(os.O_CLOEXEC)
+        try:
+            child = subprocess.Popen(  # noqa: S603  (the command is what the entry says)
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=write,
+                stderr=write,
+                cwd=folder,
+                env=env,
+                start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509  (this process has one thread)
+            )
+        finally:
+            os.close(write)
+        if started:
+            say({"event": "started", "pid": child.pid})
+        os.set_blocking(read, False)
+        output: int | None = read
+        try:
+            while child.poll() is None:
+                if not self._watch(output, 60.0, into):
+                    output = None
+            # A grandchild may hold the pipe open for as long as it likes.
+            self._pump(read, into)
+        except Ended as ending:
+            self._stop(child, read, ending.grace_s)
+            raise
+        finally:
+            os.close(read)
+            self.log.flush()
+        return child.returncode
+
+    def _stop(self, child: subprocess.Popen[bytes], read: int, grace_s: float) -> None:
+        """End every process of the session: by SIGTERM and some time, then by SIGKILL."""
+        if grace_s > 0:
+            grace_at = min(time.monotonic() + grace_s, self.lease_until)
+            signal_group(child.pid, signal.SIGTERM)
+            while child.poll() is None and time.monotonic() < grace_at:
+                try:
+                    self._watch(None, min(grace_at - time.monotonic(), 0.1), ends=False)
+                except Ended:
+                    break
+                self._pump(read)
+        kill_all()
+        self._pump(read)
+
+    def _watch(
+        self,
+        output: int | None,
+        seconds: float,
+        into: bytearray | None = None,
+        *,
+        ends: bool = True,
+    ) -> bool:
+        """Wait until something happens, and take note of it.
+
+        Args:
+            output: of the child.
+            seconds: at most so long.
+            into: takes what the child prints; else the log does.
+            ends: whether the timeout and a word to stop end the session; they do not while it
+                is ending.
+
+        Returns:
+            False once all who could write to the output have closed it.
+
+        Raises:
+            Ended: the lease has ended, the owner is gone, or `ends` and it is time.
+        """
+        now = time.monotonic()
+        limits = [self.lease_until - now, seconds, *([self.timeout_at - now] if ends else [])]
+        watched = [0, self._wake, *([] if output is None else [output])]
+        ready = select.select(watched, [], [], max(min(limits), 0))[0]
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        more = output is None or output not in ready or self._pump(output, into)
+        if 0 in ready:
+            self._hear(ends=ends)
+        now = time.monotonic()
+        if now >= self.lease_until:
+            end("lease")
+        if ends and now >= self.timeout_at:
+            end("timeout", self.spec["grace_s"])
+        return more
+
+    def _pump(self, output: int, into: bytearray | None = None) -> bool:
+        """Take what is there to be read.
+
+        Returns:
+            Whether there may be more later.
+        """
+        for _ in range(64):
+            try:
+                data = os.read(output, 65_536)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            if into is None:
+                self.log.feed(data)
+            elif len(into) < LONGEST_LINE:
+                into += data
+        return True
+
+    def _hear(self, *, ends: bool) -> None:
+        """Take the lines on standard input.
+
+        Raises:
+            Ended: the owner is gone, or says so.
+        """
+        data = os.read(0, 65_536)
+        if not data:
+            end("gone")
+        *lines, self._heard = (self._heard + data).split(b"\n")
+        for line in lines:
+            word = json.loads(line)
+            if "until" in word:
+                self.lease_until = float(word["until"])
+            elif ends:
+                end(str(word["stop"]), float(word.get("grace", self.spec["grace_s"])))
+
+
+# -------------------------------------------------------------------------- processes and files
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the supervisor is gone, however that happens."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def prctl(option: int, value: int) -> None:
+    """Ask the kernel for something, on a system that has this call."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """Take a signal whose only use is to end a wait."""
+
+
+def signal_group(group: int, number: int) -> None:
+    """Signal a process group, if it is there."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def kill_all() -> None:
+    """Kill and reap all descendants of this process, those that have left its group as well.
+
+    One that is killed hands its children to this process, their subreaper: so it goes on until
+    there are none.
+    """
+    while True:
+        for pid in descendants(os.getpid()):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            # One by one: a process that was killed may have started others just before.
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def descendants(root: int) -> list[int]:
+    """Return the processes that come of a process, by their parents; the deepest last."""
+    parents: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if fields[0] not in {b"Z", b"X"}:
+            parents.setdefault(int(fields[1]), []).append(int(name))
+    found: list[int] = []
+    ahead = list(parents.get(root, []))
+    while ahead:
+        pid = ahead.pop()
+        found.append(pid)
+        ahead += parents.get(pid, [])
+    return found
+
+
+def _flock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _copy(folder: str, name: str, to: str) -> None:
+    """Copy one artefact; one that leads out of the folder is left out."""
+    source = os.path.realpath(os.path.join(folder, name))
+    inside = os.path.relpath(source, os.path.realpath(folder))
+    if inside.startswith("..") or fnmatch.fnmatch(inside, ".git*") or not os.path.isfile(source):
+        return
+    target = os.path.join(to, inside)
+    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+    shutil.copyfile(source, target)
+    os.chmod(target, 0o600)
+
+
+def say(event: dict[str, Any]) -> None:
+    """Tell the owner; one that is gone is not told."""
+    with suppress(OSError):
+        os.write(1, json.dumps(event).encode() + b"\n")
+
+
+def main() -> None:
+    """Run one session, as standard input says."""
+    os.umask(0o077)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    # Unbuffered: what comes behind the first line is for the supervisor.
+    line = FileIO(0, closefd=False).readline()
+    if line:
+        say(Supervisor(json.loads(line)).run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Real repositories, and sessions as real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.runtime.timing import REAL
+from headway.systems.automations.config import Automation, parse_config
+from headway.systems.automations.places import Places
+from headway.systems.automations.session import End, Session, session_id
+
+LIMIT_S = 120
+JOB = "00000000-0000-8000-8000-000000000001"
+WHO = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org"}
+WHO |= {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.org"}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments],
+        cwd=folder,
+        env={**os.environ, **WHO},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
+
+
+def new_repository(folder: Path, files: Mapping[str, str] | None = None) -> Path:
+    """A repository with one commit."""
+    folder.mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, files or {"hello.txt": "hello\n"})
+    return folder
+
+
+def commit(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "a change")
+
+
+def automation(repository: Path | str, command: str, **more: Any) -> Automation:
+    """An entry of a file."""
+    values: dict[str, Any] = {"id": "one", "repository": str(repository), "schedule": "30m"}
+    values |= {"command": command, **more}
+    lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
+    config = parse_config("\n".join(["[[automation]]", *lines]), Path("/srv/automations.toml"))
+    assert config.faults == (), config.faults
+    return config.automations[values["id"]]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return f"'''{value}'''" if isinstance(value, str) else str(value)
+
+
+@dataclass(kw_only=True)
+class Play:
+    """A session that runs, and its owner."""
+
+    places: Places
+    session: Session
+    lease_s: float = 60.0
+    renewals: list[Mapping[str, object]] = field(default_factory=list)
+    lost: bool = False
+    renewing: bool = True
+
+    async def renew(self, facts: Mapping[str, object]) -> float | None:
+        self.renewals.append(facts)
+        if self.lost:
+            return None
+        if not self.renewing:
+            await asyncio.Event().wait()
+        return REAL.monotonic() + self.lease_s
+
+    async def end(self, every_s: float = 1.0) -> End:
+        until = REAL.monotonic() + self.lease_s
+        async with asyncio.timeout(LIMIT_S):
+            return await self.session.work(self.places, REAL, until, self.renew, every_s)
+
+    @property
+    def log(self) -> str:
+        return self.places.log(self.session.id).read_text()
+
+
+def play(tmp_path: Path, one: Automation, *, run: int = 1, **more: Any) -> Play:
+    places = Places(root=tmp_path / "state")
+    places.make()
+    session = Session(id=session_id(one.id, JOB), automation=one, run=run)
+    return Play(places=places, session=session, **more)
+
+
+async def until(condition: Any) -> None:
+    """Waits for something that another process does."""
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():
+            await REAL.pause(0.02)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not yet reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def pids(folder: Path) -> list[int]:
+    """The numbers that processes have written to files of their own."""
+    return [int(text) for one in folder.glob("*.pid") if (text := one.read_text().strip())]

@@ -1,0 +1,223 @@
+"""Sessions as real processes: clone, environment, output, artefacts, and the end of everything."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from headway.systems.automations.session import End
+from tests.systems.automations.sessions_rig import (
+    automation,
+    commit,
+    git,
+    lives,
+    new_repository,
+    pids,
+    play,
+    until,
+)
+
+STUBBORN = """
+trap '' TERM
+echo $$ > {folder}/self.pid
+sh -c 'trap "" TERM; echo $$ > {folder}/child.pid; while :; do sleep 1000; done' &
+setsid sh -c 'trap "" TERM; echo $$ > {folder}/away.pid; while :; do sleep 1000; done' &
+while :; do sleep 1000; done
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return new_repository(tmp_path / "repository")
+
+
+async def test_a_session_works_in_a_clone_of_the_default_branch(tmp_path, repository):
+    one = play(tmp_path, automation(repository, "cat hello.txt; git remote get-url origin"))
+    end = await one.end()
+    assert end.succeeded, one.log
+    assert "hello\n" in one.log
+    assert str(repository) in one.log
+    assert list(one.places.work.iterdir()) == []
+
+
+async def test_the_mirror_is_brought_up_to_date_and_a_ref_is_checked_out(tmp_path, repository):
+    git(repository, "branch", "old")
+    one = play(tmp_path, automation(repository, "cat hello.txt"))
+    assert (await one.end()).succeeded
+    commit(repository, {"hello.txt": "changed\n"})
+    two = play(tmp_path, automation(repository, "cat hello.txt"), run=2)
+    assert (await two.end()).succeeded
+    assert "changed" in two.log
+    old = play(tmp_path, automation(repository, "cat hello.txt", ref="old", id="old"), run=3)
+    assert (await old.end()).succeeded
+    assert "changed" not in old.log
+
+
+async def test_a_session_can_push_what_it_commits(tmp_path, repository):
+    bare = tmp_path / "bare.git"
+    git(tmp_path, "clone", "-q", "--bare", str(repository), str(bare))
+    command = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m by-session"
+    one = play(tmp_path, automation(bare, f"{command} && git push -q origin HEAD:main"))
+    assert (await one.end()).succeeded, one.log
+    assert "by-session" in git(bare, "log", "-1", "main")
+    assert git(bare, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
+
+
+async def test_the_command_is_given_no_variable_that_was_not_given_to_it(
+    tmp_path, repository, monkeypatch
+):
+    for name in ("HEADWAY_SIGNING_KEY", "AWS_SECRET_ACCESS_KEY", "GIVEN"):
+        monkeypatch.setenv(name, "s3cret")
+    one = play(tmp_path, automation(repository, "env", env={"OWN": "1"}, pass_env=["GIVEN"]))
+    assert (await one.end()).succeeded
+    found = {line.partition("=")[0] for line in one.log.splitlines()}
+    assert {"PATH", "OWN", "GIVEN", "HEADWAY_SESSION_ID", "HEADWAY_AUTOMATION_ID"} <= found
+    assert not {"HEADWAY_SIGNING_KEY", "AWS_SECRET_ACCESS_KEY"} & found
+
+
+async def test_a_token_in_the_url_reaches_neither_log_nor_mirror_nor_arguments(tmp_path):
+    url = "https://ada:T0KENT0KEN@127.0.0.1:9/ada/repo.git"
+    one = play(tmp_path, automation(url, "true"))
+    end = await one.end()
+    assert (end.reason, end.step) == ("setup", "git fetch")
+    assert "127.0.0.1" in one.log
+    for path in one.places.root.rglob("*"):
+        assert "T0KEN" not in path.name
+        assert not path.is_file() or b"T0KEN" not in path.read_bytes(), path
+
+
+async def test_the_log_is_private_bounded_and_ends_with_the_status(tmp_path, repository):
+    command = "yes 0123456789 | head -c 200000; echo the end; exit 3"
+    one = play(tmp_path, automation(repository, command, max_output=5000))
+    end = await one.end()
+    assert (end.reason, end.status, end.truncated) == ("exit", 3, True)
+    assert end.bytes > 200_000
+    path = one.places.log(one.session.id)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_size < 6000
+    assert one.log.endswith("headway: ended: exit, status 3\n")
+
+
+async def test_artefacts_are_kept_and_none_from_outside(tmp_path, repository):
+    (tmp_path / "outside.txt").write_text("x")
+    command = f"mkdir -p out; echo 1 > out/a.txt; ln -s {tmp_path}/outside.txt out/b.txt; exit 1"
+    one = play(tmp_path, automation(repository, command, artifacts=["out/*.txt"]))
+    assert not (await one.end()).succeeded
+    kept = [path.name for path in one.places.artifacts.rglob("*") if path.is_file()]
+    assert kept == ["a.txt"]
+
+
+async def test_artefacts_of_the_newest_sessions_alone_are_kept(tmp_path, repository):
+    one = automation(repository, "date > x", artifacts=["x"], keep_artifacts=2)
+    for run in (1, 2, 3):
+        assert (await play(tmp_path, one, run=run).end()).succeeded
+    kept = (tmp_path / "state" / "artifacts" / "one").iterdir()
+    assert sorted(path.name[-2:] for path in kept) == ["-2", "-3"]
+
+
+async def test_the_worktree_of_a_failed_session_is_kept_if_the_entry_says_so(tmp_path, repository):
+    one = play(tmp_path, automation(repository, "touch mark; false", keep_worktree="failed"))
+    assert not (await one.end()).succeeded
+    (kept,) = one.places.work.iterdir()
+    assert (kept / "repository" / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("timeout", marks=pytest.mark.slow),
+        "stop",
+        pytest.param("lease", marks=pytest.mark.slow),
+        "lost",
+        "owner",
+    ],
+)
+async def test_every_process_of_a_session_is_gone_at_its_end_however_it_ends(
+    tmp_path, repository, how
+):
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    more = {"grace": "200ms"} | ({"timeout": "12s"} if how == "timeout" else {})
+    entry = automation(repository, STUBBORN.format(folder=folder), **more)
+    one = play(tmp_path, entry, lease_s=12.0 if how == "lease" else 60.0)
+    one.renewing = how != "lease"
+    running = asyncio.ensure_future(one.end(every_s=0.2))
+    await until(lambda: len(pids(folder)) == 3 or running.done())
+    found = pids(folder)
+    assert len(found) == 3
+    if how == "stop":
+        one.session.end("cancelled")
+    elif how == "lost":
+        one.lost = True
+    elif how == "owner":
+        running.cancel()
+        await until(lambda: one.session._ending is not None)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    if how != "owner":
+        end = await running
+        assert end.reason == {"stop": "cancelled"}.get(how, how)
+    assert not [pid for pid in found if lives(pid)]
+
+
+async def test_what_a_command_leaves_running_ends_with_it(tmp_path, repository):
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    wait = f"while [ ! -s {folder}/left.pid ]; do sleep 0.05; done"
+    command = f"setsid sh -c 'echo $$ > {folder}/left.pid; sleep 1000' & {wait}"
+    one = play(tmp_path, automation(repository, command))
+    assert (await one.end()).succeeded
+    (left,) = pids(folder)
+    assert not lives(left)
+
+
+async def test_a_supervisor_that_is_killed_leaves_no_process(tmp_path, repository):
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    one = play(tmp_path, automation(repository, STUBBORN.format(folder=folder)))
+    running = asyncio.ensure_future(one.end())
+    await until(lambda: len(pids(folder)) == 3)
+    found = pids(folder)
+    assert one.session._process is not None
+    os.kill(one.session._process.pid, signal.SIGKILL)
+    assert await running == End(reason="killed")
+    await until(lambda: not any(map(lives, found)))
+
+
+async def test_a_supervisor_that_stands_still_is_killed_when_the_lease_is_lost(
+    tmp_path, repository
+):
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    one = play(tmp_path, automation(repository, STUBBORN.format(folder=folder)))
+    running = asyncio.ensure_future(one.end(every_s=0.2))
+    await until(lambda: len(pids(folder)) == 3)
+    found = pids(folder)
+    assert one.session._process is not None
+    os.kill(one.session._process.pid, signal.SIGSTOP)
+    one.lost = True
+    assert (await running).reason == "killed"
+    await until(lambda: not any(map(lives, found)))
+
+
+async def test_a_mirror_that_is_broken_is_kept_aside_and_made_anew(tmp_path, repository):
+    entry = automation(repository, "cat hello.txt")
+    assert (await play(tmp_path, entry).end()).succeeded
+    (mirror,) = (tmp_path / "state" / "mirrors").glob("*.git")
+    (mirror / "HEAD").write_bytes(b"\0\0\0")
+    two = play(tmp_path, entry, run=2)
+    assert (await two.end()).succeeded, two.log
+    assert two.session.remade == ["mirror"]
+    assert len(list(mirror.parent.glob("*.broken-*"))) == 1
+
+
+async def test_a_repository_that_is_not_there_is_told_with_what_git_says(tmp_path):
+    one = play(tmp_path, automation(tmp_path / "nothing", "true"))
+    end = await one.end()
+    assert str(end) == "setup failed at git fetch (128)"
+    assert "does not appear to be a git repository" in one.log
