@@ -34,6 +34,8 @@ from headway.runtime.signals import SignalOptions
 from headway.runtime.sources.source import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
 from headway.server.metrics.families import FAMILIES, Family
+from headway.systems.automations.routes import ROUTES as AUTOMATION_ROUTES
+from headway.systems.automations.system import FAMILIES as OF_AUTOMATIONS
 from headway.systems.calls.intake import LeadBody, NumberBody
 from headway.systems.calls.lead import Attempt, Lead, LeadStatus
 from headway.systems.calls.outcome import Outcome
@@ -191,6 +193,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "metrics": metrics,
     "calls_metrics": lambda: metrics(OF_CALLS),
     "field_service_metrics": lambda: metrics(OF_FIELD_SERVICE),
+    "automations_metrics": lambda: metrics(OF_AUTOMATIONS),
+    "automations_routes": lambda: table(
+        ("method", "path", "permission", "does"), http_tables.routes([AUTOMATION_ROUTES])
+    ),
     "calls_routes": lambda: table(
         ("method", "path", "permission", "does"), http_tables.routes(calls_tables.routers())
     ),

@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "cancel": Entry("cancel", "Cancel jobs by id or by filter."),
         "retry": Entry("retry", "Retry dead or cancelled jobs by id or by filter."),
         "timetable": Entry("timetable", "List recurring entries, or change one."),
+        "automations": Entry("automations", "List recurring sessions against repositories."),
         "audit": Entry("audit", "Compare permits with their holders."),
         "doctor": Entry("doctor", "Check the store, its gates and its jobs for problems."),
         "migrate": Entry("migrate", "Create a store, or bring its schema up to date."),

@@ -21,6 +21,7 @@ from headway.core.naming import did_you_mean
 SYSTEMS: Mapping[str, str] = MappingProxyType(
     {
         "lanes": "headway.systems.lanes",
+        "automations": "headway.systems.automations",
         "calls": "headway.systems.calls",
         "field_service": "headway.systems.field_service",
     }

@@ -93,6 +93,9 @@ class Settings(BaseSettings):
     field_service: dict[str, Any] = Field(
         default_factory=dict, repr=False, description="of the system `field_service`"
     )
+    automations: dict[str, Any] = Field(
+        default_factory=dict, description="of the system `automations`"
+    )
 
     @field_validator("store_wait", "keep_trail")
     @classmethod

@@ -15,7 +15,7 @@ from headway.runtime.app import App
 from headway.server.alerts.remembered import Place
 from headway.server.system import System
 
-PLAIN = frozenset({"lanes"})
+PLAIN = frozenset({"automations", "lanes"})
 """Those that keep nothing besides jobs and ask no provider: `make(settings)`; the others share
 parts: `make(settings, parts)`."""
 

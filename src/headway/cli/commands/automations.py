@@ -1,0 +1,412 @@
+"""`headway automations`: recurring sessions against git repositories."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from headway.cli.command import command, new_command
+from headway.cli.extras import needs_extra
+from headway.cli.local_clock import rough
+from headway.cli.session import Session
+from headway.contract.store import Store
+from headway.core.duration import format_duration
+from headway.core.errors import InvalidValue, UnknownJob
+from headway.runtime import event_loop
+from headway.runtime.app import App
+from headway.runtime.timing import REAL
+from headway.stores import open_store
+
+with needs_extra("server"):
+    from headway.systems.automations.dispatcher import LANE, Dispatcher
+    from headway.systems.automations.places import read_places, read_settings
+    from headway.systems.automations.plan import make_plan
+    from headway.systems.automations.reports import (
+        concurrency,
+        is_settled,
+        listing,
+        locks,
+        mark,
+        release,
+        session_of,
+        set_concurrency,
+        survey,
+    )
+    from headway.systems.automations.session import session_id
+
+app = new_command()
+
+Result = TypeVar("Result")
+FileName = Annotated[
+    Path | None,
+    typer.Option("--file", metavar="FILE", help="The automations.toml; else as the settings say."),
+]
+Name = Annotated[str, typer.Argument(metavar="AUTOMATION", help="Its id.")]
+LONGEST_SESSION = "365d"
+LINES = 200
+
+
+@command(app, default=True)
+def automations(session: Session, file: FileName = None) -> None:
+    """Lists the entries of automations.toml with their next fire and their newest session.
+
+    Entries that are not valid are shown with file and line; they disable only themselves.
+    """
+    _list(session, file)
+
+
+@command(app, "list")
+def list_(session: Session, file: FileName = None) -> None:
+    """Lists the entries, as `headway automations` alone."""
+    _list(session, file)
+
+
+@command(app, "plan")
+def plan(
+    session: Session,
+    file: FileName = None,
+    fires: Annotated[int, typer.Option(min=1, max=1000, help="Next fires of each entry.")] = 3,
+) -> None:
+    """Shows when everything fires, and the tick that a dispatcher of the crontab kind would need.
+
+    The tick is the greatest common divisor of all periods and offsets; 1 minute for a schedule
+    without a constant period. `headway serve --system automations` needs none: it fires each
+    entry at its moment.
+    """
+    dispatcher = _dispatcher(session, file)
+    now = REAL.wall_at()
+    schedules = {one.id: one.schedule for one in dispatcher.enabled()}
+    made = make_plan(schedules, now, fires=fires)
+    faults = [str(one) for one in dispatcher.faults]
+    if session.json:
+        session.terminal.document({"plan": made, "errors": faults})
+        return
+    session.terminal.table(
+        ["AUTOMATION", "PERIOD", "NEXT"],
+        [
+            (
+                one.automation_id,
+                "none" if one.period_ms is None else format_duration(one.period_ms),
+                ", ".join(f"{session.clock.at(at)} (in {rough(at - now)})" for at in one.next),
+            )
+            for one in made.entries
+        ],
+        empty="no entry is enabled",
+    )
+    by = made.by_periods
+    session.terminal.facts(
+        [
+            ("tick", f"{format_duration(made.tick_ms)}: misses {made.by_tick.missed} fires"),
+            ("cycle", "none" if made.cycle_ms is None else format_duration(made.cycle_ms)),
+            *(
+                (what, f"{format_duration(one.tick_ms)}: misses {one.missed} fires")
+                for what, one in (("gcd of periods", by), ("lcm of periods", made.by_cycle))
+                if one is not None
+            ),
+            ("counted over", format_duration(made.counted_ms)),
+        ]
+    )
+    _remark(session, faults)
+
+
+@command(app, "dispatch")
+def dispatch(
+    session: Session,
+    file: FileName = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the sessions end.")] = False,
+    detached: Annotated[int | None, typer.Option("--detached", hidden=True)] = None,
+) -> None:
+    """Starts what is due and returns, for an external cron; no server need run.
+
+    It returns when sessions have started. They go on in the background, under a process that
+    renews their leases and ends with the last of them.
+
+    Raises:
+        InvalidValue: the process in the background did not begin.
+    """
+    if not wait and detached is None:
+        _tell_result(session, _in_background(session, file))
+        return
+    if detached is not None:
+        # A supervisor that had it too would keep the caller waiting until its session ends.
+        os.set_inheritable(detached, False)
+    dispatcher = _dispatcher(session, file)
+    dispatcher.open()
+    opened = _app(session, dispatcher)
+
+    def tell(result: dict[str, Any]) -> None:
+        if detached is not None:
+            os.write(detached, json.dumps(result).encode())
+            os.close(detached)
+
+    result = event_loop.run(_dispatch(opened, dispatcher, tell))
+    if detached is None:
+        _tell_result(session, result)
+
+
+@command(app, "run")
+def run(session: Session, automation: Name, file: FileName = None) -> None:
+    """Makes one session due now, whatever the schedule says.
+
+    It waits for its repository and its place like any other, and for a dispatcher:
+    `headway serve --system automations`, or the next `headway automations dispatch`.
+    """
+    dispatcher = _dispatcher(session, file)
+    job = _with(session, dispatcher, lambda store: dispatcher.run_now(store, automation))
+    name = session_id(automation, job)
+    if session.json:
+        session.terminal.document({"session_id": name, "job": job})
+    else:
+        session.terminal.line(name)
+
+
+@command(app, "logs")
+def logs(
+    session: Session,
+    which: Annotated[
+        str, typer.Argument(metavar="SESSION", help="A session's id, or an automation's.")
+    ],
+    lines: Annotated[int, typer.Option(min=1, help="The last so many lines.")] = LINES,
+    file: FileName = None,
+) -> None:
+    """Shows what a session printed; of an automation, its newest session.
+
+    Raises:
+        UnknownJob: there is no such session, or its log is not on this machine any more.
+    """
+    dispatcher = _dispatcher(session, file)
+    name, _ = _with(session, dispatcher, lambda store: session_of(store, which))
+    path = dispatcher.places.log(name)
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+    except OSError:
+        message = f"there is no log of {name} on this machine"
+        raise UnknownJob(message, hint=f"it would be {path}") from None
+    if session.json:
+        session.terminal.document({"session_id": name, "path": str(path), "lines": text})
+        return
+    for line in text:
+        session.terminal.line(line)
+
+
+@command(app, "locks")
+def locks_(session: Session) -> None:
+    """Lists the repositories that sessions have."""
+    found = session.with_store(locks)
+    if session.json:
+        session.terminal.document({"locks": found})
+        return
+    session.terminal.table(
+        ["REPOSITORY", "AUTOMATION", "SINCE", "HOST", "PID", "SESSION"],
+        [
+            (
+                one.repo_url,
+                one.automation_id,
+                session.clock.at(one.acquired_at),
+                one.hostname or "",
+                str(one.pid or ""),
+                one.session_id,
+            )
+            for one in found
+        ],
+        empty="no repository is locked",
+    )
+
+
+@command(app, "release")
+def release_(
+    session: Session,
+    repository: Annotated[
+        str, typer.Argument(metavar="REPOSITORY", help="Its URL, or as `locks` shows it.")
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Free it before its session is gone.")
+    ] = False,
+    file: FileName = None,
+) -> None:
+    """Ends the session that has a repository; the lock is free when its processes are gone.
+
+    With --force the lock is free at once: another session may begin beside the old one, until
+    that is ended by its owner within a third of its lease.
+    """
+    dispatcher = _dispatcher(session, file)
+    author = session.author(None)
+    done = session.with_store(
+        lambda store: release(store, dispatcher, repository, author=author, force=force)
+    )
+    if session.json:
+        session.terminal.document({"released": done})
+    else:
+        what = "is free" if force else "is free when its session has ended"
+        session.terminal.line(f"{done.repo_url} {what}: {done.session_id}")
+
+
+@command(app, "limit")
+def limit(
+    session: Session,
+    most: Annotated[
+        int | None, typer.Argument(metavar="[N]", min=0, help="Sessions at once.")
+    ] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="As the file says.")] = False,
+) -> None:
+    """Shows how many sessions may run at once, or changes it; those that run go on.
+
+    Raises:
+        InvalidValue: a number and --reset were given.
+    """
+    if most is not None and reset:
+        message = "a number and --reset were given"
+        raise InvalidValue(message, hint="give one of them")
+    author = session.author(None)
+
+    async def work(store: Store) -> dict[str, Any]:
+        if most is None and not reset:
+            return await concurrency(store)
+        return await set_concurrency(store, most, author=author)
+
+    usage = session.with_store(work)
+    if session.json:
+        session.terminal.document(usage)
+    else:
+        session.terminal.line(f"{usage['used']} of {usage['max']} sessions")
+
+
+def _dispatcher(session: Session, file: Path | None) -> Dispatcher:
+    """Read the file.
+
+    Raises:
+        InvalidValue: it cannot be read.
+    """
+    settings = read_settings(session.settings.automations)
+    dispatcher = Dispatcher(
+        file=file or settings.file,
+        places=read_places(settings.state_dir),
+        lease_ms=settings.lease,
+    )
+    dispatcher.read()
+    if dispatcher.unreadable is not None:
+        message = dispatcher.unreadable.error
+        raise InvalidValue(message, hint="name it with --file, or in [automations] file")
+    return dispatcher
+
+
+def _app(session: Session, dispatcher: Dispatcher) -> App:
+    made = App(session.store_url, opener=open_store)
+    dispatcher.declare(made)
+    return made
+
+
+def _with(
+    session: Session, dispatcher: Dispatcher, work: Callable[[Store], Awaitable[Result]]
+) -> Result:
+    return session.with_app(_app(session, dispatcher), work)
+
+
+def _list(session: Session, file: Path | None) -> None:
+    dispatcher = _dispatcher(session, file)
+    rows = _with(session, dispatcher, lambda store: listing(store, dispatcher))
+    faults = [str(one) for one in dispatcher.faults]
+    if session.json:
+        session.terminal.document({"automations": rows, "errors": faults})
+        return
+    now = REAL.wall_at()
+    session.terminal.table(
+        ["AUTOMATION", "REPOSITORY", "SCHEDULE", "NEXT", "NEWEST", "WHY"],
+        [
+            (
+                one["id"],
+                one["repository"],
+                one["schedule"],
+                session.clock.around(one["next"], now) if one["enabled"] else "off",
+                one["status"] or "",
+                one["reason"],
+            )
+            for one in rows
+        ],
+        empty="the file has no valid entry",
+    )
+    _remark(session, faults)
+
+
+def _remark(session: Session, faults: list[str]) -> None:
+    for fault in faults:
+        session.terminal.remark(fault, "red")
+
+
+async def _dispatch(
+    opened: App, dispatcher: Dispatcher, tell: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Start what is due, tell of it, and work until the last session has ended."""
+    async with opened:
+        store = opened.store
+        begun = await mark(store)
+        await opened.declare()
+        await dispatcher.sync(store)
+        worker = opened.worker(lanes=LANE, concurrency=1_000, prefetch=0, grace=LONGEST_SESSION)
+        working = asyncio.create_task(worker.run())
+        event_loop.on_signals(lambda _: worker.stop(now=True))
+        while not working.done() and not await is_settled(store):
+            await REAL.pause(0.1)
+        result = (await survey(store, dispatcher, begun)).document()
+        tell(result)
+        worker.stop()
+        await working
+        return result
+
+
+def _in_background(session: Session, file: Path | None) -> dict[str, Any]:
+    """Have another process dispatch, and wait until it has.
+
+    Raises:
+        InvalidValue: it did not begin.
+    """
+    dispatcher = _dispatcher(session, file)
+    dispatcher.open()
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    line = ["-m", "headway", "automations", "dispatch", f"--detached={write}"]
+    line += [f"--store={session.store_url}"] + ([] if file is None else [f"--file={file}"])
+    errors = dispatcher.places.logs / "dispatch.err"
+    make, private = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+    # It outlives this process, so none of the classes that mind their children is of use.
+    child = os.posix_spawn(
+        sys.executable,
+        [sys.executable, *line],
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, str(errors), make, private),
+        ],
+        setsid=True,
+    )
+    os.close(write)
+    with os.fdopen(read, "rb") as told:
+        result = told.read()
+    if result:
+        return json.loads(result)
+    os.waitpid(child, 0)
+    said = ""
+    with suppress(OSError):
+        said = errors.read_text(encoding="utf-8").strip()
+    message = f"nothing was dispatched: {said[-500:]}"
+    raise InvalidValue(message)
+
+
+def _tell_result(session: Session, result: dict[str, Any]) -> None:
+    if session.json:
+        session.terminal.document(result)
+        return
+    skipped = result["skipped"]
+    words = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in skipped.items())
+    session.terminal.line(f"{result['dispatched']} dispatched; skipped: {words}")
+    for error in result["errors"]:
+        session.terminal.remark(f"{error['automation_id'] or ''} {error['error']}".strip(), "red")

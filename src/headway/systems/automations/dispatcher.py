@@ -1,0 +1,460 @@
+"""The dispatcher: entries of the file become entries of the timetable, and their fires sessions.
+
+A dispatch is a job of the kind `automations.session`. It needs two gates: the repository's lock,
+`repository:KEY`, and the limit of sessions, `automations.sessions`. Before anything is started it
+is handed over: from then on it holds both for as long as its lease is renewed, and no longer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from headway.contract.definitions import (
+    DeclareEntry,
+    DeclareGate,
+    DefineRequest,
+    EnableEntry,
+    EntrySpec,
+    FireRequest,
+    Item,
+    RemoveEntry,
+)
+from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.store import Store
+from headway.contract.views import EntryView, StatsQuery, TimetableQuery
+from headway.core.errors import InvalidValue, StoreError
+from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateNeed, GateSpec
+from headway.core.job import NewJob, derived_id
+from headway.core.naming import did_you_mean
+from headway.core.retry import Backoff
+from headway.core.state import State
+from headway.core.timetable.schedule import Every
+from headway.runtime.answers import Dead
+from headway.runtime.app import App
+from headway.runtime.chores.timetable import TimetableChore
+from headway.runtime.job import Job
+from headway.runtime.kind import Kind
+from headway.runtime.persist import PASSING, persist
+from headway.runtime.timing import REAL, Timing
+from headway.systems.automations.config import HOUR_MS, Automation, Config, Fault, read_config
+from headway.systems.automations.places import Places, log, set_level, write_log
+from headway.systems.automations.session import End, Session, session_id
+
+NAME = "automations"
+LANE = "automations"
+KIND = "automations.session"
+LIMIT = "automations.sessions"
+LOCK = "repository:"
+ENTRY = "automation:"
+AUTHOR = "automations.toml"
+LIVE = (State.RUNNING, State.AWAITING)
+QUEUED = (State.WAITING, State.PARKED)
+MOST = 1_000
+
+
+@dataclass(kw_only=True, slots=True)
+class Counts:
+    """What this process has done since it started.
+
+    Attributes:
+        dispatches: moments at which something fell due and started.
+        spawned: sessions started.
+        errors: sessions that did not succeed, and those that could not be started.
+        remade: mirrors that were broken and made anew.
+        last_at: when a session was started last, ms UTC; None before the first.
+        last_ms: from due to started, of that one.
+        last_due_at: when that one was due.
+        last_started: sessions of that moment.
+    """
+
+    dispatches: int = 0
+    spawned: int = 0
+    errors: int = 0
+    remade: int = 0
+    last_at: int | None = None
+    last_ms: int | None = None
+    last_due_at: int | None = None
+    last_started: int = 0
+
+
+@dataclass(kw_only=True)
+class Dispatcher:
+    """What the handler, the routes and the commands of this system work with.
+
+    Attributes:
+        file: `automations.toml`.
+        places: its folders.
+        lease_ms: of a session.
+        config: as the file was read last.
+        unreadable: why the file cannot be read at all now; the last one that could be holds.
+        counts: of this process.
+        sessions: that run here, by job.
+    """
+
+    file: Path
+    places: Places
+    lease_ms: int
+    timing: Timing = REAL
+    config: Config = field(default_factory=Config)
+    unreadable: Fault | None = None
+    counts: Counts = field(default_factory=Counts)
+    sessions: dict[str, Session] = field(default_factory=dict[str, Session])
+    kind: Kind | None = None
+    _seen: object = None
+
+    # -------------------------------------------------------------------------------- the file
+
+    def read(self) -> bool:
+        """Read the file, if it is another than before.
+
+        Returns:
+            Whether it is.
+        """
+        path = self.file
+        with suppress(OSError):
+            facts = path.stat()
+            seen = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+            if seen == self._seen:
+                return False
+            self._seen = seen
+        try:
+            self.config = read_config(path)
+        except InvalidValue as error:
+            self._seen = None
+            before, self.unreadable = self.unreadable, _fault(str(self.file), error)
+            if before != self.unreadable:
+                log(logging.ERROR, "file not read", {"error": str(error)})
+            return False
+        self.unreadable = None
+        set_level(self.config.dispatcher.log_level)
+        for fault in self.config.faults:
+            log(logging.ERROR, "entry skipped", _told(fault))
+        return True
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What is wrong with the file."""
+        return (*([self.unreadable] if self.unreadable else []), *self.config.faults)
+
+    def enabled(self) -> list[Automation]:
+        """Return the entries that fire, in the order of the file."""
+        if not self.config.dispatcher.enabled:
+            return []
+        return [one for one in self.config.automations.values() if one.table.enabled]
+
+    # --------------------------------------------------------------------------- declarations
+
+    def declare(self, app: App) -> None:
+        """Add the kind of sessions to an app."""
+        limit = Slots(LIMIT, self.config.dispatcher.max_concurrent)
+
+        @app.job(
+            name=KIND,
+            lane=LANE,
+            gates=[Slots(f"{LOCK}{{repository}}", 1), limit],
+            subject="{repository}",
+            retry=Backoff(attempts=1),
+            start_within="1m",
+            keep="30d",
+        )
+        async def session(job: Job, automation: str, repository: str) -> None:
+            await self.work(app.store, job, automation, repository)
+
+        self.kind = session
+
+    def gates(self, one: Automation | None = None) -> list[GateSpec]:
+        """Return the gates that all sessions need, and the window of one entry."""
+        window = [] if one is None or one.window is None else [one.window]
+        limit = Slots(LIMIT, self.config.dispatcher.max_concurrent)
+        return [Slots(f"{LOCK}{{repository}}", 1), limit, *window]
+
+    def spec(self, one: Automation, known: EntryView | None, now: int) -> EntrySpec:
+        """Return the entry of the timetable that an entry of the file stands for.
+
+        Args:
+            one: of the file.
+            known: of the timetable, if it has one by that name.
+            now: where an interval begins that was not there before.
+        """
+        name = ENTRY + one.id
+        schedule = one.schedule
+        if isinstance(schedule, Every):
+            anchor = now
+            if known is not None and isinstance(known.spec.schedule, Every):
+                anchor = known.spec.schedule.anchor_at
+            schedule = replace(schedule, anchor_at=anchor)
+        return EntrySpec(
+            name=name,
+            schedule=schedule,
+            job=self._job(one, derived_id("entry", name)),
+            overlap=one.table.overlap,
+        )
+
+    def _job(self, one: Automation, job_id: str | None = None) -> NewJob:
+        assert self.kind is not None  # noqa: S101  (`declare` comes first)
+        table = one.table
+        job = self.kind.make(
+            automation=one.id,
+            repository=one.repository.key,
+            priority=table.priority,
+            job_id=job_id,
+        )
+        needs: list[GateSpec | GateNeed] = list(self.gates(one))
+        retry = Backoff(
+            attempts=table.retries + 1,
+            base=f"{table.retry_after}ms",
+            cap=f"{max(table.retry_after, HOUR_MS)}ms",
+        )
+        return replace(
+            job,
+            gates=self.kind.uses(job.stage, job.lane, job.tenant, job.args, needs),
+            policy=replace(job.policy, retry=retry),
+        )
+
+    async def sync(self, store: Store) -> None:
+        """Bring the timetable in line with the file, and lay its next fires.
+
+        Entries that are switched off or not valid keep their place, and fire no more.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        known = {
+            one.spec.name: one
+            for one in await store.read(TimetableQuery())
+            if one.spec.name.startswith(ENTRY)
+        }
+        now = (await store.read(StatsQuery())).now
+        enabled = {ENTRY + one.id: one for one in self.enabled()}
+        items: list[Item] = [DeclareGate(spec=spec) for spec in self.gates()]
+        for name, one in enabled.items():
+            items += self._changes(name, one, known.get(name), now)
+        kept = {ENTRY + name for name in self.config.automations} | {
+            f"{ENTRY}{fault.automation_id}" for fault in self.config.faults
+        }
+        for name in known.keys() - enabled.keys():
+            off = EnableEntry(name=name, enabled=False)
+            items.append(off if name in kept else RemoveEntry(name=name))
+        for begin in range(0, len(items), MOST):
+            await store.define(
+                DefineRequest(items=tuple(items[begin : begin + MOST]), author=AUTHOR)
+            )
+        for view in await store.read(TimetableQuery()):
+            # An interval that has never run is due at once.
+            new = view.spec.name in enabled and view.last_fired is None
+            if new and isinstance(view.spec.schedule, Every):
+                at = view.first_seen_at
+                await store.fire(
+                    FireRequest(
+                        entry=view.spec.name, revision=view.revision, moments=(at,), ahead_until=at
+                    )
+                )
+        await TimetableChore(store, self.timing).lay()
+
+    def _changes(
+        self, name: str, one: Automation, known: EntryView | None, now: int
+    ) -> Iterable[Item]:
+        spec = self.spec(one, known, now)
+        if one.window is not None:
+            yield DeclareGate(spec=one.window)
+        if known is not None and replace(known.spec, enabled=True) == spec:
+            if not known.spec.enabled:
+                yield EnableEntry(name=name, enabled=True)
+            return
+        yield DeclareEntry(spec=spec)
+        if known is not None:
+            # What the new schedule would have fired before it was written is not missed.
+            yield EnableEntry(name=name, enabled=False)
+            yield EnableEntry(name=name, enabled=True)
+
+    async def watch(self, store: Store, each_s: float) -> None:
+        """Apply edits of the file until cancelled."""
+        due = True
+        while True:
+            due = self.read() or due
+            if due:
+                try:
+                    await self.sync(store)
+                except PASSING as error:
+                    log(logging.WARNING, "edits wait for the store", {"error": str(error)})
+                else:
+                    due = False
+                    log(logging.INFO, "file applied", {"automations": len(self.config.automations)})
+            await self.timing.pause(each_s)
+
+    def open(self) -> None:
+        """Make the folders, begin the log, read the file.
+
+        Raises:
+            InvalidValue: a folder cannot be made.
+        """
+        self.places.make()
+        write_log(self.places)
+        self.read()
+
+    # -------------------------------------------------------------------------------- sessions
+
+    async def work(self, store: Store, job: Job, automation: str, repository: str) -> None:
+        """Run one session: the handler of the kind.
+
+        Raises:
+            Dead: the entry is gone, or its repository is another now.
+            CancelledError: the worker does not wait.
+        """
+        self.read()
+        one = self.config.automations.get(automation)
+        if one is None or one.repository.key != repository:
+            message = "the entry is gone" if one is None else "the entry has another repository now"
+            raise Dead(message)
+        self.open()
+        until = self._lease_until()
+        await job.hand_over(timeout=f"{self.lease_ms}ms")
+        session = Session(
+            id=session_id(automation, job.id),
+            automation=one,
+            run=job.run,
+            lock_timeout_ms=int(self.config.dispatcher.lock_timeout_hours * HOUR_MS),
+        )
+        self.sessions[job.id] = session
+        self._started(job, session)
+        try:
+            renew = partial(self._renew, store, job, [until])
+            end = await session.work(self.places, self.timing, until, renew, self.lease_ms / 3000)
+        except OSError as error:
+            end = End(reason="setup", step=f"start: {error.strerror}")
+        finally:
+            del self.sessions[job.id]
+        if job.stop == "cancel" and end.reason == "stopped":
+            end = replace(end, reason="cancelled")
+        self._ended(session, end)
+        await self._settle(store, job, session, end)
+
+    def _lease_until(self) -> float:
+        # A sixth less than the store is told, so that all processes are gone before another run.
+        return self.timing.monotonic() + self.lease_ms / 1000 * 5 / 6
+
+    async def _renew(
+        self, store: Store, job: Job, known: list[float], facts: object
+    ) -> float | None:
+        """Renew the lease of a session; one that cannot be is ended by its supervisor.
+
+        Args:
+            store: that may be out of reach.
+            job: whose lease it is.
+            known: until when the lease is known to live; changed with each renewal.
+            facts: what others may know of the session.
+
+        Returns:
+            The same moment, or None if the store has ended the lease.
+        """
+        until = self._lease_until()
+        signal = Signal(
+            key=job.ref,
+            event=f"renewed:{until}",
+            kind=SignalKind.PROGRESS,
+            extend_ms=self.lease_ms,
+            body=json.dumps(facts).encode(),
+        )
+        try:
+            reply = await store.signal(signal)
+        except StoreError as error:
+            log(logging.WARNING, "lease not renewed", {"job": job.id, "error": str(error)})
+        else:
+            if reply.answer is not Heard.APPLIED:
+                return None
+            known[0] = until
+        return known[0]
+
+    async def _settle(self, store: Store, job: Job, session: Session, end: End) -> None:
+        final = Decided.SUCCEEDED if end.succeeded else Decided.RETRY
+        if end.reason in {"cancelled", "stopped", "lost"}:
+            final = Decided.DEAD
+        body = {"session_id": session.id, **{name: getattr(end, name) for name in End.__slots__}}
+        signal = Signal(
+            key=job.ref,
+            event=f"ended:{job.run}",
+            decided=final,
+            body=json.dumps(body).encode(),
+            reason="" if end.succeeded else str(end),
+        )
+        give_up_at = self.timing.monotonic() + self.lease_ms / 1000
+        with suppress(StoreError):
+            await persist(
+                self.timing,
+                "the end of a session",
+                lambda: store.signal(signal),
+                until=lambda: self.timing.monotonic() > give_up_at,
+            )
+
+    def _started(self, job: Job, session: Session) -> None:
+        counts, due_at = self.counts, job.claimed.due_at
+        counts.spawned += 1
+        counts.last_at = self.timing.wall_at()
+        counts.last_ms = max(counts.last_at - due_at, 0)
+        if counts.last_due_at != due_at:
+            counts.dispatches += 1
+            counts.last_due_at, counts.last_started = due_at, 0
+        counts.last_started += 1
+        log(
+            logging.INFO,
+            "session started",
+            {"session_id": session.id, "repository": session.automation.repository.key},
+        )
+
+    def _ended(self, session: Session, end: End) -> None:
+        self.counts.remade += len(session.remade)
+        for what in session.remade:
+            log(logging.WARNING, "remade", {"session_id": session.id, "what": what})
+        facts = {"session_id": session.id, "end": str(end)}
+        if end.succeeded:
+            log(logging.INFO, "session succeeded", facts)
+            return
+        self.counts.errors += 1
+        log(logging.ERROR, "session failed", facts)
+
+    async def run_now(self, store: Store, automation: str) -> str:
+        """Make one session due now, whatever the schedule; its gates hold all the same.
+
+        Returns:
+            The job.
+
+        Raises:
+            InvalidValue: there is no such entry, or it is not valid.
+        """
+        one = self.find(automation)
+        declared = tuple(DeclareGate(spec=spec) for spec in self.gates(one))
+        await store.define(DefineRequest(items=declared, author=AUTHOR))
+        (done,) = await store.enqueue([self._job(one)])
+        return done.id
+
+    def find(self, automation: str) -> Automation:
+        """Return an entry of the file.
+
+        Raises:
+            InvalidValue: there is none, or it is not valid.
+        """
+        one = self.config.automations.get(automation)
+        if one is not None:
+            return one
+        fault = next((each for each in self.faults if each.automation_id == automation), None)
+        if fault is not None:
+            raise InvalidValue(str(fault))
+        message = f"there is no automation {automation!r} in {self.file}"
+        hint = did_you_mean(automation, self.config.automations, "headway automations list")
+        raise InvalidValue(message, hint=hint)
+
+
+def _fault(path: str, error: InvalidValue) -> Fault:
+    return Fault(automation_id=None, file=path, line=1, error=error.message)
+
+
+def _told(fault: Fault) -> dict[str, object]:
+    facts = {"automation_id": fault.automation_id, "file": fault.file, "line": fault.line}
+    return {**facts, "error": fault.error}

@@ -1,0 +1,405 @@
+"""What is to be seen of automations: the store is asked each time, nothing is kept beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from headway.contract.definitions import DefineRequest, ResetGate, SetGate
+from headway.contract.operate import Acted, ActRequest, Verb
+from headway.contract.store import Store
+from headway.contract.views import (
+    EntryView,
+    GatesQuery,
+    JobQuery,
+    JobsQuery,
+    JobView,
+    StatsQuery,
+    TimetableQuery,
+)
+from headway.core.errors import InvalidValue, StoreError, UnknownJob
+from headway.core.state import State
+from headway.core.timetable.text import format_schedule
+from headway.systems.automations.dispatcher import (
+    ENTRY,
+    LANE,
+    LIMIT,
+    LIVE,
+    MOST,
+    QUEUED,
+    Dispatcher,
+)
+from headway.systems.automations.plan import make_plan, next_fire
+from headway.systems.automations.repository import read_repository
+from headway.systems.automations.session import session_id
+
+BEGUN = tuple(state for state in State if state is not State.SCHEDULED)
+"""States of jobs that have fallen due; those of fires that are laid ahead are left out."""
+
+Health = Literal["healthy", "degraded", "unhealthy"]
+
+
+@dataclass(kw_only=True, slots=True)
+class DispatchResult:
+    """What one dispatch did.
+
+    Attributes:
+        dispatched: sessions started.
+        not_due: enabled entries that were not due, or outside their window.
+        locked: due ones whose repository another session has, or whose own earlier one runs.
+        concurrency_limit: due ones for which no session was free.
+        disabled: entries that are switched off.
+        errors: automation_id and error of entries that are not valid, and of sessions that could
+            not be started.
+    """
+
+    dispatched: int = 0
+    not_due: int = 0
+    locked: int = 0
+    concurrency_limit: int = 0
+    disabled: int = 0
+    errors: list[dict[str, str | None]] = field(default_factory=list[dict[str, str | None]])
+
+    def document(self, *, camel: bool = False) -> dict[str, Any]:
+        """As JSON says it."""
+        names = ("not_due", "locked", "concurrency_limit", "disabled")
+        skipped = {_camel(one) if camel else one: getattr(self, one) for one in names}
+        errors = [
+            {_camel(key) if camel else key: text for key, text in one.items()}
+            for one in self.errors
+        ]
+        return {"dispatched": self.dispatched, "skipped": skipped, "errors": errors}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lock:
+    """A repository that a session has.
+
+    Attributes:
+        repo_url: its normalised URL.
+        automation_id: whose session.
+        session_id: which.
+        acquired_at: when, ms UTC.
+        pid: of the command; None while the repository is prepared.
+        hostname: where it runs.
+        job: the session's job.
+    """
+
+    repo_url: str
+    automation_id: str
+    session_id: str
+    acquired_at: int
+    pid: int | None
+    hostname: str | None
+    job: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Marker:
+    """Where a dispatch began: what is later than this is its doing."""
+
+    at: int
+    folded: Mapping[str, int]
+
+
+async def mark(store: Store) -> Marker:
+    """Mark the beginning of a dispatch."""
+    entries = await store.read(TimetableQuery())
+    folded = {one.spec.name: one.folded for one in entries}
+    return Marker(at=(await store.read(StatsQuery())).now, folded=folded)
+
+
+async def is_settled(store: Store) -> bool:
+    """Whether everything that is due and may start now has started."""
+    now = (await store.read(StatsQuery())).now
+    states = (State.RUNNING, State.SCHEDULED, State.AWAITING, State.WAITING)
+    for job in await _jobs(store, states):
+        if job.state is State.RUNNING or (job.state is State.SCHEDULED and job.due_at <= now):
+            return False
+        if job.state is State.AWAITING and job.progress is None:
+            return False
+        if job.state is State.WAITING:
+            shown = await store.read(JobQuery(id=job.id))
+            if shown is not None and shown.shown != "blocked":
+                return False
+    return True
+
+
+async def survey(store: Store, dispatcher: Dispatcher, begun: Marker) -> DispatchResult:
+    """Tell what a dispatch did, once it has settled.
+
+    Args:
+        store: where it was done.
+        dispatcher: by whose file.
+        begun: from `mark`.
+    """
+    result = DispatchResult(
+        errors=[
+            {"automation_id": one.automation_id, "error": str(one)} for one in dispatcher.faults
+        ]
+    )
+    seen: set[str] = set()
+    limit = await concurrency(store)
+    full = limit["max"] is not None and limit["used"] >= limit["max"]
+    for job in await _jobs(store, BEGUN, newest=True, runs=True):
+        name = _args(job).get("automation", "")
+        started = bool(job.runs) and job.runs[-1].claimed_at >= begun.at
+        if started:
+            seen.add(name)
+            setup = job.state is State.DEAD and job.reason.startswith("setup failed")
+            result.dispatched += not setup
+            if setup:
+                result.errors.append({"automation_id": name, "error": job.reason})
+        elif job.state is State.PARKED or (job.state is State.WAITING and full):
+            seen.add(name)
+            result.locked += job.state is State.PARKED
+            result.concurrency_limit += job.state is State.WAITING
+    enabled = {one.id for one in dispatcher.enabled()}
+    for entry in await store.read(TimetableQuery()):
+        name = entry.spec.name.removeprefix(ENTRY)
+        grew = entry.folded > begun.folded.get(entry.spec.name, 0)
+        if grew and name in enabled - seen:
+            seen.add(name)
+            result.locked += 1
+    result.disabled = len(dispatcher.config.automations) - len(enabled)
+    result.not_due = len(enabled - seen)
+    return result
+
+
+async def locks(store: Store) -> list[Lock]:
+    """List the repositories that sessions have, the longest held first."""
+    found: list[Lock] = []
+    for job in await _jobs(store, LIVE, runs=True):
+        arguments, facts = _args(job), json.loads(job.progress or b"{}")
+        found.append(
+            Lock(
+                repo_url=arguments.get("repository", ""),
+                automation_id=arguments.get("automation", ""),
+                session_id=session_id(arguments.get("automation", ""), job.id),
+                acquired_at=job.runs[-1].claimed_at if job.runs else job.due_at,
+                pid=facts.get("pid"),
+                hostname=facts.get("hostname"),
+                job=job.id,
+            )
+        )
+    return sorted(found, key=lambda one: one.acquired_at)
+
+
+async def release(
+    store: Store, dispatcher: Dispatcher, repo: str, *, author: str, force: bool
+) -> Lock:
+    """Release a repository: end its session first, then the lock.
+
+    Args:
+        store: where the lock is.
+        dispatcher: by whose file a relative path is read.
+        repo: in any form that git accepts, or as the list shows it.
+        author: who, for the trail.
+        force: free the lock at once. The session is ended by its owner within a third of its
+            lease, or at the end of it; until then another may be started beside it.
+
+    Returns:
+        What was released, or will be as soon as its session is gone.
+
+    Raises:
+        UnknownJob: no session has it.
+    """
+    keys = {repo}
+    try:
+        folder = dispatcher.file.parent.absolute()
+        keys.add(read_repository(repo, folder=folder).key)
+    except InvalidValue:
+        pass
+    lock = next((one for one in await locks(store) if one.repo_url in keys), None)
+    if lock is None:
+        message = "no session has this repository"
+        raise UnknownJob(message, hint="headway automations locks")
+    verb = Verb.KILL if force else Verb.CANCEL
+    reason = "force-released" if force else "released"
+    request = ActRequest(
+        request=f"release:{lock.job}:{verb}", ids=(lock.job,), verb=verb, author=author,
+        reason=reason,
+    )  # fmt: skip
+    (reply,) = await store.act(request)
+    if reply.answer in {Acted.REFUSED, Acted.UNKNOWN}:
+        message = "the session has just ended"
+        raise UnknownJob(message)
+    return lock
+
+
+async def concurrency(store: Store) -> dict[str, Any]:
+    """How many sessions there are, and how many there may be."""
+    page = await store.read(GatesQuery(names=(LIMIT,)))
+    if not page.rows:
+        return {"used": 0, "max": None}
+    return {"used": page.rows[0].used, "max": page.rows[0].capacity}
+
+
+async def set_concurrency(store: Store, most: int | None, *, author: str) -> dict[str, Any]:
+    """Change how many sessions there may be; None for what the file says."""
+    item = ResetGate(name=LIMIT) if most is None else SetGate(name=LIMIT, capacity=most)
+    await store.define(DefineRequest(items=(item,), author=author))
+    return await concurrency(store)
+
+
+async def listing(store: Store, dispatcher: Dispatcher) -> list[dict[str, Any]]:
+    """List the entries of the file, with their next fire and their newest session."""
+    entries = await _entries(store)
+    now = (await store.read(StatsQuery())).now
+    newest: dict[str, JobView] = {}
+    for job in await _jobs(store, BEGUN, newest=True, runs=True):
+        newest.setdefault(_args(job).get("automation", ""), job)
+    enabled = {one.id for one in dispatcher.enabled()}
+    rows: list[dict[str, Any]] = []
+    for one in dispatcher.config.automations.values():
+        entry, job = entries.get(one.id), newest.get(one.id)
+        schedule = entry.spec.schedule if entry else one.schedule
+        rows.append(
+            {
+                "id": one.id,
+                "repository": one.repository.key,
+                "schedule": format_schedule(schedule),
+                "enabled": one.id in enabled,
+                "next": next_fire([schedule], now) if one.id in enabled else None,
+                "folded": entry.folded if entry else 0,
+                "session_id": session_id(one.id, job.id) if job else None,
+                "status": status(job) if job else None,
+                "reason": job.reason if job else "",
+            }
+        )
+    return rows
+
+
+def status(job: JobView) -> str:
+    """Say where a session stands, in one word."""
+    match job.state:
+        case State.PARKED:
+            return "locked"
+        case State.WAITING | State.SCHEDULED:
+            return "waiting"
+        case State.RUNNING | State.AWAITING:
+            return "running"
+        case State.SUCCEEDED:
+            return "succeeded"
+        case State.DEAD:
+            return "failed"
+        case State.CANCELLED:
+            return "cancelled"
+
+
+async def health(store: Store, dispatcher: Dispatcher, uptime_ms: int) -> dict[str, Any]:
+    """Tell how the dispatcher is.
+
+    `degraded`: an entry is not valid, a fire is late by a tick, or something had to be made anew.
+    `unhealthy`: the store is out of reach, or for three ticks nothing was fired that was due.
+    """
+    counts = dispatcher.counts
+    told: dict[str, Any] = {
+        "status": "unhealthy",
+        "uptime": uptime_ms // 1000,
+        "lastDispatchTime": counts.last_at,
+        "activeLocks": None,
+        "concurrencyUsage": {"used": None, "max": None},
+        "nextDispatchTime": None,
+    }
+    try:
+        async with dispatcher.timing.limit(5):
+            entries = [one for one in (await _entries(store)).values() if one.spec.enabled]
+            now = (await store.read(StatsQuery())).now
+            usage, held = await concurrency(store), await locks(store)
+            due = await _jobs(store, (State.SCHEDULED,))
+    except (StoreError, TimeoutError):
+        return told
+    schedules = {one.spec.name: one.spec.schedule for one in entries}
+    tick = make_plan(schedules, now, fires=0).tick_ms
+    # What waits for a lock or a place is not late; what was never let out of the timetable is.
+    late_ms = max([now - one.due_at for one in due if not one.run] or [0])
+    late_ms = max([late_ms, *(now - one.ahead_until for one in entries if one.ahead_until)])
+    broken = bool(dispatcher.faults) or counts.remade > 0 or late_ms > tick
+    found: Health = "unhealthy" if late_ms > 3 * tick else "degraded" if broken else "healthy"
+    return told | {
+        "status": found,
+        "activeLocks": len(held),
+        "concurrencyUsage": usage,
+        "nextDispatchTime": next_fire(schedules.values(), now),
+    }
+
+
+async def metrics(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
+    """Tell what the dispatcher has done since it started, and how things stand.
+
+    Raises:
+        StoreError: the store cannot tell now.
+    """
+    counts, usage = dispatcher.counts, await concurrency(store)
+    entries = await _entries(store)
+    queued = await _jobs(store, QUEUED)
+    enabled = len(dispatcher.enabled())
+    result = DispatchResult(
+        dispatched=counts.last_started,
+        locked=sum(one.state is State.PARKED for one in queued),
+        concurrency_limit=sum(one.state is State.WAITING for one in queued),
+        disabled=len(dispatcher.config.automations) - enabled,
+        errors=[
+            {"automation_id": one.automation_id, "error": str(one)} for one in dispatcher.faults
+        ],
+    )
+    result.not_due = max(enabled - result.dispatched - len(queued), 0)
+    held = await locks(store)
+    free = None if usage["max"] is None else max(usage["max"] - usage["used"], 0)
+    return {
+        "lastDispatchTime": counts.last_at,
+        "lastDispatchDuration": counts.last_ms,
+        "lastDispatchResult": result.document(camel=True) if counts.last_at else None,
+        "totalDispatches": counts.dispatches,
+        "totalAutomationsSpawned": counts.spawned,
+        "totalSkips": sum(one.folded for one in entries.values()),
+        "totalErrors": counts.errors,
+        "activeAutomations": len(held),
+        "lockedRepositories": [one.repo_url for one in held],
+        "availableConcurrencySlots": free,
+    }
+
+
+async def session_of(store: Store, given: str) -> tuple[str, JobView | None]:
+    """Find a session by its id, its job, or its automation: the newest one.
+
+    Returns:
+        The id of the session, and its job if the store still has it.
+
+    Raises:
+        UnknownJob: there is none.
+    """
+    if given.startswith("cron:"):
+        return given, await store.read(JobQuery(id=given.rpartition(":")[2]))
+    for job in await _jobs(store, BEGUN, newest=True, runs=True):
+        name = _args(job).get("automation", "")
+        if given == job.id or (given == name and job.runs):
+            return session_id(name, job.id), job
+    message = f"there is no session of {given[:80]!r}"
+    raise UnknownJob(message, hint="headway automations list")
+
+
+async def _entries(store: Store) -> dict[str, EntryView]:
+    found = await store.read(TimetableQuery())
+    return {
+        one.spec.name.removeprefix(ENTRY): one for one in found if one.spec.name.startswith(ENTRY)
+    }
+
+
+async def _jobs(
+    store: Store, states: Sequence[State], *, newest: bool = False, runs: bool = False
+) -> tuple[JobView, ...]:
+    query = JobsQuery(lane=LANE, states=tuple(states), newest=newest, runs=runs, limit=MOST)
+    return tuple((await store.read(query)).rows)
+
+
+def _args(job: JobView) -> dict[str, str]:
+    return json.loads(job.args)
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(one.title() for one in others)

@@ -1,0 +1,256 @@
+"""The routes of this system, under /api/automations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from fastapi import Query, Response
+from pydantic import Field
+
+from headway.core.errors import InvalidState
+from headway.runtime.records import record
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.access.policy import needs
+from headway.server.bodies.body import Asked, Body
+from headway.server.bodies.words import Name
+from headway.server.replies.answer import answer
+from headway.server.replies.schema import reply, reply_model
+from headway.server.routes.router import TheService, router
+from headway.server.service import Service
+from headway.systems.automations.dispatcher import NAME, Dispatcher
+from headway.systems.automations.reports import (
+    Health,
+    Lock,
+    concurrency,
+    health,
+    is_settled,
+    listing,
+    locks,
+    mark,
+    metrics,
+    release,
+    set_concurrency,
+    survey,
+)
+from headway.systems.automations.session import session_id
+
+ROUTES = router("system: automations", prefix="/api/automations")
+
+Observer = Annotated[Caller, needs(Permission.OBSERVE)]
+Actor = Annotated[Caller, needs(Permission.ACT)]
+Definer = Annotated[Caller, needs(Permission.DEFINE)]
+
+SETTLES_WITHIN_S = 30.0
+"""How long a dispatch waits until all that is due has started."""
+
+HEALTH = reply(
+    "DispatcherHealth",
+    "How the dispatcher is.",
+    status=(Health, "`unhealthy` is told with status 503."),
+    uptime=(int, "Seconds since this server started."),
+    lastDispatchTime=(int | None, "When it started a session last, ms UTC."),
+    activeLocks=(int | None, "Repositories that sessions have; null without the store."),
+    concurrencyUsage=(dict[str, int | None], "Sessions `used`, and `max`."),
+    nextDispatchTime=(int | None, "When something fires next, ms UTC."),
+)
+RESULT = reply(
+    "DispatchResult",
+    "What a dispatch did.",
+    dispatched=(int, "Sessions started."),
+    skipped=(dict[str, int], "notDue, locked, concurrencyLimit, disabled."),
+    errors=(list[dict[str, str | None]], "automationId and error."),
+)
+METRICS = reply(
+    "DispatcherMetrics",
+    "What this server has done since it started, and how things stand.",
+    lastDispatchTime=(int | None, "When it started a session last, ms UTC."),
+    lastDispatchDuration=(int | None, "From due to started, of that one, ms."),
+    lastDispatchResult=(RESULT | None, "Of the last moment at which something started."),
+    totalDispatches=(int, "Moments at which something started."),
+    totalAutomationsSpawned=(int, "Sessions started."),
+    totalSkips=(int, "Fires folded into an earlier one, as long as the entries are known."),
+    totalErrors=(int, "Sessions that did not succeed."),
+    activeAutomations=(int, "Sessions that run."),
+    lockedRepositories=(list[str], "Normalised URLs."),
+    availableConcurrencySlots=(int | None, "Sessions that may start now."),
+)
+USAGE = reply(
+    "Concurrency",
+    "How many sessions there are.",
+    used=(int, "That run."),
+    max=(int | None, "That may run at once."),
+)
+LISTED = reply("Automations", "The file.", automations=(list[dict[str, Any]], "In its order."))
+LOCKS = reply("Locks", "Locks.", locks=(list[reply_model(Lock)], "The longest held first."))
+STARTED = reply("Started", "A session.", session_id=(str, "Its id."), job=(str, "Its job."))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Desk:
+    """What the routes work with.
+
+    Attributes:
+        dispatcher: of this server.
+        started_at: when the server started, on its own clock, in seconds.
+    """
+
+    dispatcher: Dispatcher
+    started_at: float
+
+
+class ConcurrencyBody(Body):
+    """How many sessions may run at once."""
+
+    max: int | None = Field(ge=0, le=10_000, description="null for what the file says.")
+
+
+class ReleaseAsked(Asked):
+    """How a lock is released."""
+
+    force: bool = Field(default=False, description="Free it before its session is gone.")
+
+
+def _dispatcher(service: Service) -> Dispatcher:
+    return cast("Desk", service.desks[NAME]).dispatcher
+
+
+@ROUTES.get(
+    "",
+    operation_id="automations",
+    summary="Entries with next fire and newest session",
+    response_model=LISTED,
+)
+async def listed(service: TheService, caller: Observer) -> Response:
+    """Each entry of the file with its next fire and its newest session."""
+    caller.every_tenant()
+    found = await listing(service.store, _dispatcher(service))
+    return answer({"automations": found})
+
+
+@ROUTES.post(
+    "/dispatch",
+    operation_id="dispatch",
+    summary="Start what is due, and say what did",
+    response_model=RESULT,
+)
+async def dispatch(service: TheService, caller: Actor) -> Response:
+    """Apply the file, let start what is due, and say what did.
+
+    The server fires everything at its moment by itself; this is for those who do not want to wait
+    until an edit is seen.
+    """
+    caller.every_tenant()
+    dispatcher = _dispatcher(service)
+    begun = await mark(service.store)
+    dispatcher.read()
+    await dispatcher.sync(service.store)
+    until = service.timing.monotonic() + SETTLES_WITHIN_S
+    while not await is_settled(service.store) and service.timing.monotonic() < until:
+        await service.timing.pause(0.1)
+    result = await survey(service.store, dispatcher, begun)
+    return answer(result.document(camel=True))
+
+
+@ROUTES.get(
+    "/dispatcher/health",
+    operation_id="dispatcher_health",
+    summary="How the dispatcher is",
+    response_model=HEALTH,
+    responses={503: {"model": HEALTH, "description": "Unhealthy."}},
+)
+async def health_route(service: TheService, caller: Observer) -> Response:
+    """Whether everything fires when it should; 503 when it does not."""
+    caller.every_tenant()
+    desk = cast("Desk", service.desks[NAME])
+    uptime_ms = int((service.timing.monotonic() - desk.started_at) * 1000)
+    told = await health(service.store, desk.dispatcher, uptime_ms)
+    return answer(told, 503 if told["status"] == "unhealthy" else 200)
+
+
+@ROUTES.get(
+    "/dispatcher/metrics",
+    operation_id="dispatcher_metrics",
+    summary="What the dispatcher has done",
+    response_model=METRICS,
+)
+async def metrics_route(service: TheService, caller: Observer) -> Response:
+    """What the dispatcher has done; for Prometheus the same is in /metrics."""
+    caller.every_tenant()
+    return answer(await metrics(service.store, _dispatcher(service)))
+
+
+@ROUTES.get(
+    "/locks",
+    operation_id="automation_locks",
+    summary="Repositories that sessions have",
+    response_model=LOCKS,
+)
+async def locks_route(service: TheService, caller: Observer) -> Response:
+    """The repositories that sessions have."""
+    caller.every_tenant()
+    return answer({"locks": [record(one) for one in await locks(service.store)]})
+
+
+@ROUTES.delete(
+    "/locks/{repo:path}",
+    operation_id="release_lock",
+    summary="End a session, and so its lock",
+    response_model=reply_model(Lock),
+)
+async def release_route(
+    repo: Name, asked: Annotated[ReleaseAsked, Query()], service: TheService, caller: Actor
+) -> Response:
+    """End the session that has a repository, and so its lock; with `force`, the lock at once."""
+    caller.every_tenant()
+    done = await release(
+        service.store, _dispatcher(service), repo, author=caller.name, force=asked.force
+    )
+    return answer(record(done))
+
+
+@ROUTES.get(
+    "/concurrency",
+    operation_id="concurrency",
+    summary="How many sessions there are",
+    response_model=USAGE,
+)
+async def concurrency_route(service: TheService, caller: Observer) -> Response:
+    """How many sessions there are, and how many there may be."""
+    caller.every_tenant()
+    return answer(await concurrency(service.store))
+
+
+@ROUTES.put(
+    "/concurrency",
+    operation_id="set_concurrency",
+    summary="Change how many there may be",
+    response_model=USAGE,
+)
+async def set_concurrency_route(
+    body: ConcurrencyBody, service: TheService, caller: Definer
+) -> Response:
+    """Change how many sessions may run at once; those that run go on."""
+    caller.every_tenant()
+    return answer(await set_concurrency(service.store, body.max, author=caller.name))
+
+
+@ROUTES.post(
+    "/{automation_id}/run",
+    operation_id="run_automation",
+    summary="Make a session due now",
+    response_model=STARTED,
+)
+async def run(automation_id: Name, service: TheService, caller: Actor) -> Response:
+    """Make one session due now; it waits for its repository and its place like any other.
+
+    Raises:
+        InvalidState: the entry's file cannot be read.
+    """
+    caller.every_tenant()
+    dispatcher = _dispatcher(service)
+    if dispatcher.unreadable is not None:
+        raise InvalidState(str(dispatcher.unreadable))
+    job = await dispatcher.run_now(service.store, automation_id)
+    return answer({"session_id": session_id(automation_id, job), "job": job})

@@ -1,0 +1,185 @@
+"""`headway automations`, in this process and as processes that are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from headway.runtime.timing import REAL
+from tests.cli.conftest import Headway
+from tests.cli.test_serve import serving
+from tests.systems.automations.sessions_rig import lives, new_repository, pids, until
+from tests.systems.automations.test_dispatching import API, entry, holding
+from tests.systems.automations.test_sessions import STUBBORN
+
+SETTINGS = '[automations]\nstate_dir = "state"\nlease = "{lease}"\nlook_each = "50ms"\n'
+
+
+def write(folder: Path, *entries: str, lease: str = "60s") -> None:
+    (folder / "headway.toml").write_text(SETTINGS.format(lease=lease))
+    (folder / "automations.toml").write_text("\n".join(entries))
+
+
+@pytest.fixture
+def repository(folder: Path) -> Path:
+    return new_repository(folder / "repository")
+
+
+def test_dispatch_starts_what_is_due_and_says_what_it_passed_over(
+    headway: Headway, folder: Path, repository: Path
+) -> None:
+    write(
+        folder,
+        entry("due", repository, "cat hello.txt"),
+        entry("later", repository, schedule="at 09:00"),
+        entry("off", repository, enabled=False),
+        entry("wrong", repository, schedule="moonrise"),
+    )
+    assert headway("migrate").code == 0
+    result = headway("automations", "dispatch", "--wait", "--json").document
+    assert result["dispatched"] == 1
+    assert result["skipped"] == {"not_due": 1, "locked": 0, "concurrency_limit": 0, "disabled": 1}
+    (error,) = result["errors"]
+    assert error["automation_id"] == "wrong"
+    assert error["error"].startswith("automations.toml:")
+    again = headway("automations", "dispatch", "--wait", "--json").document
+    assert (again["dispatched"], again["skipped"]["not_due"]) == (0, 2)
+    logs = headway("automations", "logs", "due", "--json").document
+    assert "hello" in logs["lines"]
+    rows = headway("automations", "list", "--json").document["automations"]
+    assert [(row["id"], row["status"]) for row in rows] == [
+        ("due", "succeeded"), ("later", None), ("off", None),
+    ]  # fmt: skip
+
+
+def test_sessions_go_on_behind_a_dispatch_that_has_returned(
+    headway: Headway, folder: Path, repository: Path
+) -> None:
+    write(folder, entry("a", repository, holding(folder)), entry("b", repository, "true"))
+    assert headway("migrate").code == 0
+    try:
+        first = headway("automations", "dispatch", "--json").document
+        assert (first["dispatched"], first["skipped"]["locked"]) == (1, 1)
+
+        def locks() -> list[dict[str, Any]]:
+            return headway("automations", "locks", "--json").document["locks"]
+
+        # The command begins once its repository is prepared.
+        wait_until(lambda: locks()[0]["pid"] is not None)
+        assert locks()[0]["repo_url"] == str(repository)
+        second = headway("automations", "dispatch", "--json").document
+        assert second["dispatched"] == 0
+        usage = headway("automations", "limit", "2", "--json").document
+        assert usage == {"used": 1, "max": 2}
+        assert headway("automations", "limit", "--reset", "--json").document["max"] == 3
+    finally:
+        (folder / "go").touch()
+
+    def ended() -> bool:
+        rows = headway("automations", "--json").document["automations"]
+        return rows[0]["status"] == "succeeded"
+
+    wait_until(ended)
+    last = headway("automations", "dispatch", "--wait", "--json").document
+    assert last["dispatched"] == 1
+
+
+def test_release_by_any_form_of_the_url_ends_a_session(
+    headway: Headway, folder: Path, repository: Path
+) -> None:
+    write(folder, entry("a", repository, holding(folder)), lease="3s")
+    assert headway("migrate").code == 0
+    assert headway("automations", "dispatch", "--json").document["dispatched"] == 1
+    wait_until(lambda: len(pids(folder)) == 1)
+    (pid,) = pids(folder)
+    released = headway("automations", "release", f"file://{repository}/.git", "--json")
+    assert released.code == 0, released.err
+    wait_until(lambda: not lives(pid))
+    wait_until(lambda: headway("automations", "locks", "--json").document["locks"] == [])
+    assert headway("automations", "release", str(repository)).code == 2
+
+
+def test_what_is_wrong_is_told_plainly(headway: Headway, folder: Path, repository: Path) -> None:
+    ran = headway("automations", "plan")
+    assert ran.code == 2
+    assert "automations.toml cannot be read" in ran.err
+    write(folder, entry("a", repository, schedule="99 * * * *"))
+    assert "automations.toml:" in headway("automations", "plan").err
+    assert headway("migrate").code == 0
+    unknown = headway("automations", "run", "b")
+    assert "there is no automation 'b'" in unknown.err
+    assert "schedule" in headway("automations", "run", "a").err
+    assert headway("automations", "logs", "a").code == 2
+
+
+@pytest.mark.slow
+async def test_a_service_that_is_killed_leaves_no_process_and_no_lock_beyond_its_lease(
+    folder: Path, repository: Path
+) -> None:
+    (folder / "pids").mkdir()
+    write(folder, entry("a", repository, STUBBORN.format(folder=folder / "pids")), lease="6s")
+    with serving("--system=automations") as (server, _, _):
+        await until(lambda: len(pids(folder / "pids")) == 3)
+        found = pids(folder / "pids")
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        await until(lambda: not any(map(lives, found)))
+    assert not supervisors()
+    write(folder, entry("b", repository, "true"), lease="6s")
+    with serving("--system=automations") as (_, url, _):
+
+        async def rows() -> dict[str, Any]:
+            reply = await http.get(f"{url}{API}")
+            return {row["id"]: row for row in reply.json()["automations"]}
+
+        async with httpx.AsyncClient() as http:
+            # It cannot begin before the lease of the session that was killed is over.
+            while (await rows())["b"]["status"] != "succeeded":
+                await REAL.pause(0.1)
+
+
+@pytest.mark.slow
+async def test_a_service_that_stands_still_past_its_lease_has_no_session_when_it_goes_on(
+    folder: Path, repository: Path
+) -> None:
+    (folder / "pids").mkdir()
+    write(folder, entry("a", repository, STUBBORN.format(folder=folder / "pids")), lease="6s")
+    with serving("--system=automations") as (server, url, _):
+        await until(lambda: len(pids(folder / "pids")) == 3)
+        found = pids(folder / "pids")
+        server.send_signal(signal.SIGSTOP)
+        # The supervisor is not stopped, and kills before the lease ends in the store.
+        await until(lambda: not any(map(lives, found)))
+        server.send_signal(signal.SIGCONT)
+        async with httpx.AsyncClient() as http:
+            while True:
+                reply = await http.get(f"{url}{API}")
+                (row,) = reply.json()["automations"]
+                if row["status"] == "failed":
+                    break
+                await REAL.pause(0.1)
+            assert (await http.get(f"{url}{API}/locks")).json() == {"locks": []}
+
+
+def supervisors() -> list[int]:
+    """Supervisors of this test's folder that still run."""
+    here = os.getcwd()
+    found: list[int] = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        line = process.info["cmdline"] or []
+        if process.info["cwd"] == here and any(one.endswith("supervisor.py") for one in line):
+            found.append(process.pid)
+    return found
+
+
+def wait_until(condition: Any) -> None:
+    """Waits for something that other processes do; the test's own limit ends it."""
+    while not condition():
+        Event().wait(0.05)

@@ -1,0 +1,327 @@
+"""The service: the file, the timetable, locks, the limit, health and metrics, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from headway.app import App
+from headway.contract.views import JobsQuery, TimetableQuery
+from headway.core.state import State
+from headway.runtime.timing import REAL
+from headway.systems.automations import make
+from tests.server.rig import Rig, serving
+from tests.servers.stores import EVERYWHERE, ON_SERVERS, NewUrl
+from tests.systems.automations.sessions_rig import (
+    LIMIT_S,
+    lives,
+    new_repository,
+    pids,
+)
+
+API = "/api/automations"
+
+
+@dataclass(kw_only=True)
+class Service:
+    """A server with the system, its worker, and its file."""
+
+    rig: Rig
+    app: App
+    file: Path
+    folder: Path
+    stop_worker: Callable[[], Any]
+
+    async def get(self, path: str = "") -> Any:
+        reply = await self.rig.http.get(API + path)
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    async def post(self, path: str) -> Any:
+        reply = await self.rig.http.post(API + path)
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    async def row(self, name: str) -> dict[str, Any]:
+        rows = (await self.get())["automations"]
+        return next((one for one in rows if one["id"] == name), {"status": None})
+
+    async def until(self, condition: Callable[[], Any]) -> Any:
+        """Waits until something asked over HTTP is so; its last answer."""
+        async with asyncio.timeout(LIMIT_S):
+            while not (found := await condition()):
+                await REAL.pause(0.05)
+            return found
+
+    async def ended(self, name: str, status: str = "succeeded") -> dict[str, Any]:
+        async def look() -> dict[str, Any] | None:
+            row = await self.row(name)
+            return row if row["status"] in {"succeeded", "failed", "cancelled"} else None
+
+        row = await self.until(look)
+        assert row["status"] == status, row
+        return row
+
+    def write(self, *entries: str, head: str = "") -> None:
+        text = "\n".join([head, *entries])
+        new = self.file.with_suffix(".new")
+        new.write_text(text)
+        new.rename(self.file)
+
+
+def entry(name: str, repository: Path, command: str = "true", **more: Any) -> str:
+    given = {"schedule": "30m", **more}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in given.items()]
+    head = f"[[automation]]\nid = '{name}'\nrepository = '{repository}'"
+    return "\n".join([head, f"command = '''{command}'''", *lines, ""])
+
+
+@asynccontextmanager
+async def service(
+    tmp_path: Path, url: str, *entries: str, head: str = "", lease: str = "60s"
+) -> AsyncIterator[Service]:
+    file = tmp_path / "automations.toml"
+    file.write_text("\n".join([head, *entries]))
+    settings = {"file": str(file), "state_dir": str(tmp_path / "state"), "lease": lease}
+    system = make({**settings, "look_each": "50ms"})
+    app = App(url)
+    system.declare(app)
+    async with serving(app=app, systems=[system], tokens=False) as rig:
+        worker = app.worker(
+            lanes="automations", concurrency=50, prefetch=0, grace="0s", heartbeat="task"
+        )
+        working = asyncio.create_task(worker.run())
+        try:
+            yield Service(rig=rig, app=app, file=file, folder=tmp_path, stop_worker=worker.stop)
+        finally:
+            worker.stop()
+            await working
+
+
+STORES = [
+    pytest.param(kind, marks=pytest.mark.slow) if kind in ON_SERVERS else kind
+    for kind in EVERYWHERE
+]
+
+
+@pytest.fixture(params=STORES)
+def url(request: pytest.FixtureRequest, new_url: NewUrl) -> str:
+    return new_url(request.param)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return new_repository(tmp_path / "repository")
+
+
+def holding(tmp_path: Path, name: str = "go") -> str:
+    """A command that says that it runs, and goes on until it is let go."""
+    mark = tmp_path / f"{name}.$HEADWAY_AUTOMATION_ID.pid"
+    return f"echo $$ > {mark}; while [ ! -e {tmp_path}/{name} ]; do sleep 0.05; done"
+
+
+async def test_an_interval_that_never_ran_is_due_at_once_and_a_cron_is_not(
+    tmp_path, repository, url
+):
+    entries = (
+        entry("each", repository, "cat hello.txt"),
+        entry("daily", repository, schedule="at 09:00"),
+    )
+    async with service(tmp_path, url, *entries) as one:
+        await one.ended("each")
+        row = await one.row("daily")
+        assert (row["status"], row["enabled"]) == (None, True)
+        found = await one.rig.store.read(JobsQuery(lane="automations", states=(State.SUCCEEDED,)))
+        (job,) = found.rows
+        assert json.loads(job.result or b"")["status"] == 0
+        assert job.subject == str(repository)
+
+
+async def test_two_entries_of_one_repository_run_one_after_the_other(tmp_path, repository, url):
+    entries = [entry(name, repository, holding(tmp_path)) for name in ("a", "b")]
+    async with service(tmp_path, url, *entries) as one:
+        await one.until(lambda: _async(len(pids(tmp_path)) == 1))
+
+        async def waits() -> bool:
+            rows = (await one.get())["automations"]
+            return sorted(row["status"] or "" for row in rows) == ["locked", "running"]
+
+        await one.until(waits)
+        (lock,) = (await one.get("/locks"))["locks"]
+        assert lock["repo_url"] == str(repository)
+        assert set(lock) >= {
+            "repo_url", "automation_id", "session_id", "acquired_at", "pid", "hostname"
+        }  # fmt: skip
+        assert lock["session_id"].startswith(f"cron:{lock['automation_id']}:")
+        assert len(pids(tmp_path)) == 1
+        metrics = await one.get("/dispatcher/metrics")
+        assert metrics["lockedRepositories"] == [str(repository)]
+        assert metrics["lastDispatchResult"]["skipped"]["locked"] == 1
+        (tmp_path / "go").touch()
+        await one.ended("a")
+        await one.ended("b")
+        assert (await one.get("/locks"))["locks"] == []
+
+
+async def test_the_limit_holds_and_is_changed_at_run_time(tmp_path, url):
+    repositories = [new_repository(tmp_path / f"r{number}") for number in range(3)]
+    entries = [
+        entry(f"e{number}", where, holding(tmp_path)) for number, where in enumerate(repositories)
+    ]
+    head = "[dispatcher]\nmax_concurrent = 1"
+    async with service(tmp_path, url, *entries, head=head) as one:
+        await one.until(lambda: _async(len(pids(tmp_path)) == 1))
+        assert await one.get("/concurrency") == {"used": 1, "max": 1}
+        reply = await one.rig.http.put(f"{API}/concurrency", json={"max": 2})
+        assert reply.json()["max"] == 2
+        await one.until(lambda: _async(len(pids(tmp_path)) == 2))
+        result = await one.post("/dispatch")
+        assert result["skipped"]["concurrencyLimit"] == 1
+        assert len(pids(tmp_path)) == 2
+        (tmp_path / "go").touch()
+        for number in range(3):
+            await one.ended(f"e{number}")
+
+
+async def test_an_edit_applies_and_an_invalid_entry_disables_only_itself(tmp_path, repository):
+    url = f"sqlite:///{tmp_path}/h.db"
+    good = entry("good", repository, schedule="at 09:00")
+    async with service(tmp_path, url, good) as one:
+        one.write(good, entry("new", repository, "echo new"))
+        await one.ended("new")
+        one.write(good, entry("new", repository, schedule="moonrise"))
+
+        async def degraded() -> Any:
+            told = await one.get("/dispatcher/health")
+            return told if told["status"] == "degraded" else None
+
+        await one.until(degraded)
+        rows = (await one.get())["automations"]
+        assert [row["id"] for row in rows] == ["good"]
+        error = (await one.post("/dispatch"))["errors"]
+        assert error[0]["automationId"] == "new"
+        assert error[0]["error"].startswith(f"{one.file}:")
+        known = {view.spec.name: view for view in await one.rig.store.read(TimetableQuery())}
+        assert not known["automation:new"].spec.enabled
+        assert known["automation:good"].spec.enabled
+        one.write(good)
+
+        async def healthy() -> bool:
+            return (await one.get("/dispatcher/health"))["status"] == "healthy"
+
+        await one.until(healthy)
+
+
+async def test_an_edited_schedule_does_not_fire_for_what_it_never_missed(tmp_path, repository):
+    url = f"sqlite:///{tmp_path}/h.db"
+    async with service(tmp_path, url, entry("a", repository, schedule="at 09:00")) as one:
+        one.write(entry("a", repository, schedule="* * * * *", window="00:00-00:01"))
+
+        async def applied() -> bool:
+            return (await one.row("a"))["schedule"] == "cron: * * * * *"
+
+        await one.until(applied)
+        (view,) = await one.rig.store.read(TimetableQuery())
+        assert view.last_fired is None or view.last_fired > view.first_seen_at
+
+
+async def test_a_file_that_cannot_be_read_changes_nothing_that_runs(tmp_path, repository):
+    url = f"sqlite:///{tmp_path}/h.db"
+    async with service(tmp_path, url, entry("a", repository)) as one:
+        await one.ended("a")
+        one.file.unlink()
+
+        async def degraded() -> bool:
+            return (await one.get("/dispatcher/health"))["status"] == "degraded"
+
+        await one.until(degraded)
+        assert (await one.row("a"))["enabled"]
+
+
+async def test_release_ends_the_session_and_then_the_lock(tmp_path, repository, url):
+    async with service(tmp_path, url, entry("a", repository, holding(tmp_path)), lease="3s") as one:
+        await one.until(lambda: _async(len(pids(tmp_path)) == 1))
+        (pid,) = pids(tmp_path)
+        reply = await one.rig.http.delete(f"{API}/locks/{quote(str(repository), safe='')}")
+        assert reply.status_code == 200, reply.text
+        await one.ended("a", "cancelled")
+        assert not lives(pid)
+        assert (await one.get("/locks"))["locks"] == []
+        again = await one.rig.http.delete(f"{API}/locks/{quote(str(repository), safe='')}")
+        assert again.status_code == 404
+
+
+async def test_a_failed_session_is_tried_again_only_if_the_entry_says_so(tmp_path, repository, url):
+    entries = (
+        entry("never", repository, "echo x >> ../../../../never; exit 3"),
+        entry("twice", repository, f"echo x >> {tmp_path}/tries; exit 3",
+              retries=1, retry_after="10ms"),
+    )  # fmt: skip
+    async with service(tmp_path, url, *entries) as one:
+        row = await one.ended("never", "failed")
+        assert row["reason"] == "status 3"
+        await one.ended("twice", "failed")
+        assert (tmp_path / "tries").read_text() == "x\nx\n"
+        assert (await one.get("/dispatcher/metrics"))["totalErrors"] == 3
+
+
+async def test_run_makes_a_session_due_now(tmp_path, repository, url):
+    async with service(tmp_path, url, entry("a", repository, schedule="at 09:00")) as one:
+        started = await one.post("/a/run")
+        row = await one.ended("a")
+        assert row["session_id"] == started["session_id"]
+        unknown = await one.rig.http.post(f"{API}/b/run")
+        assert unknown.status_code == 422
+
+
+async def test_health_and_metrics_have_the_names_that_their_readers_know(tmp_path, repository):
+    url = f"sqlite:///{tmp_path}/h.db"
+    off = entry("off", repository, enabled=False)
+    async with service(tmp_path, url, entry("a", repository), off) as one:
+        await one.ended("a")
+        health = await one.get("/dispatcher/health")
+        assert set(health) == {
+            "status", "uptime", "lastDispatchTime", "activeLocks", "concurrencyUsage",
+            "nextDispatchTime",
+        }  # fmt: skip
+        assert (health["status"], health["activeLocks"]) == ("healthy", 0)
+        assert health["concurrencyUsage"] == {"used": 0, "max": 3}
+        assert health["nextDispatchTime"] > health["lastDispatchTime"]
+        metrics = await one.get("/dispatcher/metrics")
+        assert set(metrics) == {
+            "lastDispatchTime", "lastDispatchDuration", "lastDispatchResult", "totalDispatches",
+            "totalAutomationsSpawned", "totalSkips", "totalErrors", "activeAutomations",
+            "lockedRepositories", "availableConcurrencySlots",
+        }  # fmt: skip
+        assert metrics["totalAutomationsSpawned"] == metrics["totalDispatches"] == 1
+        assert metrics["availableConcurrencySlots"] == 3
+        assert metrics["lastDispatchResult"] == {
+            "dispatched": 1,
+            "skipped": {"notDue": 0, "locked": 0, "concurrencyLimit": 0, "disabled": 1},
+            "errors": [],
+        }
+        scraped = (await one.rig.http.get("/metrics")).text
+        assert "headway_automations_spawned_total 1.0" in scraped
+        assert "headway_automations_slots 3.0" in scraped
+
+
+async def test_a_worker_that_stops_ends_its_sessions(tmp_path, repository, url):
+    async with service(tmp_path, url, entry("a", repository, holding(tmp_path))) as one:
+        await one.until(lambda: _async(len(pids(tmp_path)) == 1))
+        (pid,) = pids(tmp_path)
+        one.stop_worker()
+        row = await one.ended("a", "failed")
+        assert row["reason"] == "stopped"
+        assert not lives(pid)
+
+
+async def _async(value: bool) -> bool:
+    return value
