@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.systems.automations.session import End
+from headway.systems.automations.supervisor import Log
 from tests.systems.automations.sessions_rig import (
     automation,
     commit,
@@ -221,3 +222,12 @@ async def test_a_repository_that_is_not_there_is_told_with_what_git_says(tmp_pat
     end = await one.end()
     assert str(end) == "setup failed at git fetch (128)"
     assert "does not appear to be a git repository" in one.log
+
+
+def test_a_token_that_is_printed_is_masked_also_where_a_read_cuts_it_in_two(tmp_path):
+    log = Log(str(tmp_path / "log"), 10_000, ["T0KENT0KEN"])
+    for part in (b"it is T0KEN", b"T0KEN, from https://ada:s3", b"cret@host/x\nlast T0KENT0KEN"):
+        log.feed(part)
+    log.flush()
+    text = (tmp_path / "log").read_text()
+    assert text == "it is ***, from https://***@host/x\nlast ***"
