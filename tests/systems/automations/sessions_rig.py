@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from headway.runtime.timing import REAL
 from headway.systems.automations.config import Automation, parse_config
@@ -16,7 +17,8 @@ from headway.systems.automations.places import Places
 from headway.systems.automations.session import End, Session, session_id
 
 LIMIT_S = 120
-JOB = "00000000-0000-8000-8000-000000000001"
+JOB = str(uuid4())
+"""Other tests at the same time have others: processes of a session are known by its id."""
 WHO = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org"}
 WHO |= {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.org"}
 

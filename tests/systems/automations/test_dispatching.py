@@ -94,16 +94,19 @@ async def service(
     system = make({**settings, "look_each": "50ms"})
     app = App(url)
     system.declare(app)
-    async with serving(app=app, systems=[system], tokens=False) as rig:
-        worker = app.worker(
-            lanes="automations", concurrency=50, prefetch=0, grace="0s", heartbeat="task"
-        )
-        working = asyncio.create_task(worker.run())
-        try:
-            yield Service(rig=rig, app=app, file=file, folder=tmp_path, stop_worker=worker.stop)
-        finally:
-            worker.stop()
-            await working
+    try:
+        async with serving(app=app, systems=[system], tokens=False) as rig:
+            worker = app.worker(
+                lanes="automations", concurrency=50, prefetch=0, grace="0s", heartbeat="task"
+            )
+            working = asyncio.create_task(worker.run())
+            try:
+                yield Service(rig=rig, app=app, file=file, folder=tmp_path, stop_worker=worker.stop)
+            finally:
+                worker.stop()
+                await working
+    finally:
+        await app.close_async()
 
 
 STORES = [
