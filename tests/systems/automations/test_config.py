@@ -99,6 +99,16 @@ def test_tables_of_an_entry_belong_to_it():
     assert config.dispatcher.max_concurrent == 1
 
 
+def test_a_wrong_key_of_the_dispatcher_leaves_the_others_as_they_are():
+    head = '[dispatcher]\nmax_concurrent = 5\nlog_level = "loud"\n'
+    config = parsed(f"{head}[dispatcher.notifications]\non_error = true\n\n{VALID}")
+    assert (config.dispatcher.max_concurrent, config.dispatcher.log_level) == (5, "info")
+    assert [(one.line, one.error.partition(";")[0].partition(":")[0]) for one in config.faults] == [
+        (3, "log_level"),
+        (4, "there is no key 'notifications'"),
+    ]
+
+
 def test_an_unknown_table_and_a_wrong_dispatcher_are_reported():
     config = parsed(f"[dispatch]\na = 1\n[dispatcher]\nmax_concurrent = -1\n{VALID}")
     assert [fault.line for fault in config.faults] == [1, 4]

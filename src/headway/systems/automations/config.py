@@ -198,12 +198,23 @@ def parse_config(text: str, path: Path) -> Config:
     automations: dict[str, Automation] = {}
     dispatcher = DispatcherTable()
     faults: list[Fault] = []
+
+    def invalid(error: _Invalid, name: str | None = None) -> None:
+        line, said = error.args
+        faults.append(Fault(automation_id=name, file=str(path), line=line, error=said))
+
     for chunk in _chunks(text):
         name: str | None = None
         try:
             table = _load(chunk)
             if not chunk.is_automation:
-                dispatcher = _head(table, chunk) or dispatcher
+                for key, value in _head(table, chunk).items():
+                    try:
+                        one_key = _validated(DispatcherTable, {key: value}, chunk)
+                    except _Invalid as error:
+                        invalid(error)
+                    else:
+                        dispatcher = dispatcher.model_copy(update={key: getattr(one_key, key)})
                 continue
             found = table["automation"][0]
             name = found.get("id") if isinstance(found.get("id"), str) else None
@@ -211,8 +222,7 @@ def parse_config(text: str, path: Path) -> Config:
             _check_new(one, automations, chunk)
             automations[one.id] = one
         except _Invalid as error:
-            line, said = error.args
-            faults.append(Fault(automation_id=name, file=str(path), line=line, error=said))
+            invalid(error, name)
     return Config(automations=automations, dispatcher=dispatcher, faults=tuple(faults))
 
 
@@ -279,17 +289,20 @@ def _load(chunk: _Chunk) -> dict[str, Any]:
         raise _Invalid(line, f"not TOML: {_AT_LINE.sub('', str(error))}".rstrip(" (,")) from None
 
 
-def _head(table: dict[str, Any], chunk: _Chunk) -> DispatcherTable | None:
-    """Read what is no automation: `[dispatcher]`.
+def _head(table: dict[str, Any], chunk: _Chunk) -> dict[str, Any]:
+    """Return the keys of `[dispatcher]`, each to be validated by itself.
 
     Raises:
-        _Invalid: there is another table, or a value is not valid.
+        _Invalid: there is another table, or `dispatcher` is not a table.
     """
     strange = sorted(table.keys() - {"dispatcher"})
     if strange:
         hint = did_you_mean(strange[0], ("dispatcher", "automation"), "see the reference")
         raise _Invalid(chunk.line_of(strange[0]), f"there is no table {strange[0]!r}; {hint}")
-    return _validated(DispatcherTable, table.get("dispatcher"), chunk) if table else None
+    keys = table.get("dispatcher", {})
+    if not isinstance(keys, dict):
+        raise _Invalid(chunk.line_of("dispatcher"), "dispatcher is not a table")
+    return cast("dict[str, Any]", keys)
 
 
 def _automation(found: dict[str, Any], chunk: _Chunk, folder: Path) -> Automation:
