@@ -95,7 +95,9 @@ async def test_stopped_worker_leaves_and_is_not_missed(app: hw.App, store: Watch
     async with working(app, name="host:7", chores=False) as worker:
         await store.ends(sent.id)
         await store.until(lambda: _beaten(store))
-        (live,) = await store.read(WorkersQuery())
+        workers = await store.read(WorkersQuery())
+    assert len(workers) == 1, workers
+    live = workers[0]
     request, _ = store.asked("beat")[-1]
     assert (live.id, live.name, live.lanes) == (worker.id, "host:7", ("main",))
     assert (request.leaving, request.running) == (True, ())
