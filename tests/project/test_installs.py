@@ -62,7 +62,7 @@ class Call:
     text: str = ""
 
 
-NEEDY = ("serve", "dispenserd", "carrier")
+NEEDY = ("serve", "dispenserd", "carrier", "automations")
 """Commands that tell their options only with what they need."""
 
 CALLS = [
@@ -107,6 +107,8 @@ CALLS = [
     Call("serve --help", needs="server", text="Usage: "),
     Call("dispenserd --help", needs="server", text="Usage: "),
     Call("carrier --help", needs="systems", text="Usage: "),
+    Call("automations --help", needs="server", text="Usage: "),
+    Call("automations plan --file automations.toml", needs="server", text="hello"),
     Call(" ; ".join(f"{name} --help" for name in COMMANDS if name not in NEEDY), text="Usage: "),
 ]
 
@@ -126,6 +128,13 @@ def rows(row):
     return [hello.make()]
 """,
     "rows.jsonl": "{}\n",
+    "automations.toml": """
+[[automation]]
+id = "hello"
+repository = "https://example.org/hello.git"
+schedule = "30m"
+command = "true"
+""",
     "day.toml": """
 name = "day"
 start = "2026-01-05T08:00:00Z"
