@@ -14,12 +14,13 @@ from headway.contract.signals import Decided, Heard, Signal, SignalKind, SignalR
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.timing import pause
+from headway.stores.ledger.packing import encode
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.session import lock_key
 from headway.stores.postgres.signalling import TOGETHER
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
-from tests.plain import assert_clean, claim, count, job, jobs, succeed
+from tests.plain import assert_clean, claim, count, job, jobs
 from tests.postgres.places import Place
 from tests.postgres.test_out_of_order import Held
 
@@ -186,19 +187,13 @@ async def test_settlement_beside_others_and_step_with_the_turn_wait_for_who_has_
 
 
 @pytest.mark.parametrize("beats", [1, 2])
-@pytest.mark.parametrize("known", [True, False])
 async def test_claim_and_beats_of_a_worker_at_once_lose_nothing_of_each_other(
-    place: Place, clock: FakeClock, beats: int, *, known: bool
+    place: Place, clock: FakeClock, beats: int
 ) -> None:
     store = place.open(clock)
     await store.enqueue(jobs(0, 2))
     first = (await claim(store, n=1)).jobs
-    if known:
-        await beat(store, *first)
-    else:
-        await succeed(store, [(one.id, one.run) for one in first])
-        place.sql("DELETE FROM @worker")
-        first = []
+    await beat(store, *first)
     slow = Held(store._turns)
     late = asyncio.ensure_future(claim(store, request=2, n=1))
     await slow.until_it_came()
@@ -214,6 +209,37 @@ async def test_claim_and_beats_of_a_worker_at_once_lose_nothing_of_each_other(
     assert place.sql("SELECT count(*) FROM @worker WHERE id = 'w'") == [(1,)]
 
 
+async def test_first_beat_beside_claims_leaves_the_worker_one_lease(
+    place: Place, clock: FakeClock
+) -> None:
+    """A second row would end by itself, and a sweep would take the live worker's jobs with it."""
+    store = place.open(clock)
+    await store.enqueue([job(1)])
+    await beat(store, worker="other")
+    with psycopg.connect(parse_url(place.url).conninfo) as claims:
+        key = lock_key(parse_url(place.url).namespace)
+        claims.execute("SELECT pg_advisory_xact_lock(%s)", (key,))
+        late: asyncio.Future[BeatReply] | None = None
+        remove = "DELETE FROM {}.worker WHERE id = 'w'"
+        add = "INSERT INTO {}.worker VALUES ('w', 'w', %s, %s, %s, 0, false, %s)"
+        for no in (1, 2, 3):
+            claims.execute(remove.format(place.namespace).encode())
+            bound = (encode(()), clock(), clock() + LEASE_MS, no)
+            claims.execute(add.format(place.namespace).encode(), bound)
+            late = late or asyncio.ensure_future(beat(store, request=0))
+            await until_it_waits(place, late)
+        claims.commit()
+        assert late is not None
+    await late
+    assert place.sql("SELECT no FROM @worker WHERE id = 'w'") == [(4,)]
+    held = (await claim(store)).jobs
+    clock.advance(LEASE_MS - 1)
+    await beat(store, *held)
+    clock.advance(1)
+    assert (await store.sweep(100)).lost == 0
+    assert await count(store, "running") == 1
+
+
 async def test_beat_that_releases_what_never_arrived_extends_the_lease_at_once(
     place: Place, clock: FakeClock
 ) -> None:
@@ -221,6 +247,7 @@ async def test_beat_that_releases_what_never_arrived_extends_the_lease_at_once(
     await store.enqueue(jobs(0, 3))
     (one, *_) = (await claim(store)).jobs
     await beat(store, one, request=0)
+    await beat(store, worker="other")
     clock.advance(LEASE_MS - 1)
     key = lock_key(parse_url(place.url).namespace)
     with psycopg.connect(parse_url(place.url).conninfo) as other:

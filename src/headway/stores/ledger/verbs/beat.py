@@ -13,8 +13,9 @@ from headway.stores.ledger.verbs.lapse import lapse
 def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:
     """See `Store.beat`."""
     step = Step(ledger)
-    worker = ledger.workers.load(request.worker) or WorkerRow(id=request.worker)
-    if worker.lease_until <= ledger.now and not worker.lapsed:
+    known = ledger.workers.load(request.worker)
+    worker = known or WorkerRow(id=request.worker)
+    if known and worker.lease_until <= ledger.now and not worker.lapsed:
         lapse(step, worker)
         step.flush()
     held = {(one.id, one.run): one for one in ledger.jobs.held_by(request.worker)}

@@ -20,12 +20,11 @@ LOAD = Ask(
 # first. While anybody's old transaction is open, all rows that ever were stay in the index; a
 # worker writes its own with every claim, and would walk over all of them each time.
 # Only the row that was read is replaced. A beat takes no turn, and so it may have replaced that row
-# meanwhile. Then this fails, by a division by zero or a number that is taken; the step is repeated.
+# meanwhile. Then this fails, by a division by zero, and the step is repeated.
 _SAVE = Tell(
     "WITH gone AS (DELETE FROM @worker WHERE id = $1 AND no = $8 RETURNING no)"
-    " INSERT INTO @worker SELECT $1, $2, $3, $4, $5, $6, $7, $8 + 1 / (CASE $8 WHEN 0"
-    " THEN (NOT EXISTS (SELECT FROM @worker WHERE id = $1))::int"
-    " ELSE (SELECT count(*) FROM gone) END)",
+    " INSERT INTO @worker SELECT $1, $2, $3, $4, $5, $6, $7,"
+    " $8 + 1 / (CASE $8 WHEN 0 THEN 1 ELSE (SELECT count(*) FROM gone) END)",
     of("worker"),
     beside=Mode.BEAT,
 )
@@ -63,6 +62,11 @@ class PostgresWorkers:
         numbers = self._session.workers
         if row.id not in numbers:
             self.load(row.id)
+        if not numbers[row.id]:
+            # Two steps that each add a worker's first row can leave two rows: the number that one
+            # of them waits for becomes free as soon as the other has replaced its own row. The
+            # older row would end while the worker lives, and a sweep would take its jobs.
+            self._session.need_turn()
         self._session.tell(_SAVE, *worker_values(row), numbers[row.id])
         numbers[row.id] += 1
 
