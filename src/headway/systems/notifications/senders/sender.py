@@ -1,0 +1,134 @@
+"""Sender: hands one message to a provider, and says with a value what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A rendered message for one address.
+
+    Attributes:
+        id: the notification's id; the same message never gets another one.
+        channel: such as "email".
+        to: the address: a device token, E.164, an e-mail address or a URL.
+        title: the subject of an e-mail, the title of a push; may be empty.
+        text: the body as plain text.
+        html: the body as HTML; None for channels and templates without.
+        data: what the app gets besides, as JSON.
+        priority: "high", "normal" or "low".
+        category: such as "otp".
+        expires_at: when it is of no use any more, ms UTC; None if it always is.
+        unsubscribe_url: where one click ends messages of this category; None for none.
+    """
+
+    id: str
+    channel: str
+    to: str
+    title: str
+    text: str
+    html: str | None
+    data: Mapping[str, object]
+    priority: Literal["high", "normal", "low"]
+    category: str
+    expires_at: int | None
+    unsubscribe_url: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The provider has taken the message.
+
+    Attributes:
+        provider_id: its own id, which delivery webhooks name; None if it gives none.
+    """
+
+    provider_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The provider will never take the message; nothing was sent.
+
+    Attributes:
+        reason: in the provider's words.
+        gone: whether the address does not exist any more.
+    """
+
+    reason: str
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """The provider takes no messages for now (429); nothing was sent.
+
+    Attributes:
+        reason: in the provider's words.
+        retry_after_ms: how long; None if it does not say.
+    """
+
+    reason: str
+    retry_after_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """The provider cannot be reached; nothing was sent for certain, so try later.
+
+    Attributes:
+        reason: what failed.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """The message may have been sent; the answer was lost.
+
+    Attributes:
+        reason: what failed.
+    """
+
+    reason: str
+
+
+Outcome = Accepted | Refused | Limited | Unavailable | Unsure
+
+
+class Sender(Protocol):
+    """Sends the messages of one channel through one provider."""
+
+    async def send(self, message: Message) -> Outcome:
+        """Hand over one message once; nothing in here tries again after a byte was sent.
+
+        Never raises for what a provider or a network does: that is an outcome.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryEvent:
+    """What a provider's verified delivery webhook says of a message.
+
+    Attributes:
+        provider_id: as in `Accepted`.
+        event: an id: the same whenever the webhook is sent again, another for anything else.
+        delivered: whether it arrived; False if it will not.
+        reason: why it will not, in the provider's words; may be empty.
+        gone: whether the address does not exist any more.
+    """
+
+    provider_id: str
+    event: str
+    delivered: bool
+    reason: str
+    gone: bool
