@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 
 from headway.carrier.application import (
@@ -27,6 +26,7 @@ from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.twilio_signature import check_twilio
+from headway.systems.telephony.phone import is_phone
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder
 from headway.systems.telephony.voice import (
     Ask,
@@ -42,7 +42,6 @@ from headway.systems.telephony.voice import (
 )
 
 _ALL = frozenset({"initiated", "ringing", "answered", "completed"})
-_E164 = re.compile(r"\+[1-9]\d{6,14}", re.ASCII)
 _HERE = "here:"
 
 
@@ -195,10 +194,10 @@ class Simulated:
         if self.world.rates.away:
             message = "the simulated provider is away"
             raise ProviderRefused(message, concerns="provider")
-        if not _E164.fullmatch(to):
+        if not is_phone(to):
             message = f"{to[:40]!r} is no telephone number"
             raise ProviderRefused(message, hint="+15551234567", provider_code="21211")
-        if not _E164.fullmatch(from_) or (self.world.numbers and from_ not in self.world.numbers):
+        if not is_phone(from_) or (self.world.numbers and from_ not in self.world.numbers):
             message = f"{from_[:40]!r} is none of the simulated provider's numbers"
             hint = "add it to telephony.simulated.numbers"
             raise ProviderRefused(message, hint=hint, concerns="sender", provider_code="21210")

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
+from headway.systems.telephony.phone import Phone
 
 ENDS: Mapping[str, float] = {"answer": 14, "busy": 2, "no_answer": 2, "failed": 1}
 """What becomes of calls, in the proportion of what nothing is said of."""
@@ -56,7 +57,6 @@ def _several(value: object) -> object:
 Share = Annotated[float, Field(ge=0, le=1)]
 Span = Annotated[int, BeforeValidator(_span)]
 Bounds = Annotated[tuple[int, int], BeforeValidator(_bounds)]
-Phone = Annotated[str, Field(pattern=r"^\+[1-9]\d{6,14}$")]
 
 
 class Rates(BaseModel):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import re
 from base64 import b64decode
 from collections.abc import Collection, Mapping
 from urllib.parse import parse_qs, urlsplit
@@ -13,8 +12,8 @@ from starlette.requests import Request
 from headway.carrier.twilio_server.problems import Refused
 from headway.core.errors import InvalidValue
 from headway.server.hooks.request import read_form
+from headway.systems.telephony.phone import is_phone
 
-_E164 = re.compile(r"\+[1-9]\d{6,14}", re.ASCII)
 _METHODS = {"GET", "POST"}
 
 
@@ -59,7 +58,7 @@ class Fields:
         value = self.get(name)
         if value is None:
             raise Refused(missing, f"No '{name}' number is specified")
-        if not _E164.fullmatch(value):
+        if not is_phone(value):
             raise Refused(invalid, f"The '{name}' number {value[:40]} is not a valid phone number")
         return value
 

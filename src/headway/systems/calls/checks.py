@@ -1,11 +1,7 @@
-"""Pre-checks: what is asked before a lead may be called, one check after another.
-
-Source: ITU-T E.164 (lengths), E.212 and the North American Numbering Plan (shape of +1 numbers).
-"""
+"""Pre-checks: what is asked before a lead may be called, one check after another."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, assert_never, cast
@@ -21,6 +17,7 @@ from headway.systems.calls.template import (
     Template,
     ValidityOptions,
 )
+from headway.systems.telephony.phone import can_be_assigned
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,10 +83,6 @@ class Blacklist:
             raise Refused(why)
 
 
-_E164 = re.compile(r"\+[1-9]\d{6,14}", re.ASCII)
-_NORTH_AMERICA = re.compile(r"\+1[2-9]\d{2}[2-9]\d{6}", re.ASCII)
-
-
 class Validity:
     """Refuses numbers that cannot exist, and countries that are not called."""
 
@@ -102,12 +95,10 @@ class Validity:
         Raises:
             Refused: it cannot, or the country is not.
         """
-        phone = lead.phone
-        whole = _NORTH_AMERICA if phone.startswith("+1") else _E164
-        if whole.fullmatch(phone) is None:
+        if not can_be_assigned(lead.phone):
             why = "the phone is no number that can be assigned"
             raise Refused(why)
-        if self._countries and not phone.startswith(self._countries):
+        if self._countries and not lead.phone.startswith(self._countries):
             why = "the phone's country is not called"
             raise Refused(why)
 

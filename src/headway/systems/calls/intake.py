@@ -34,28 +34,12 @@ from headway.systems.calls.book import NumberStatus, Page
 from headway.systems.calls.desk import Desk
 from headway.systems.calls.template import DEFAULT, Label, Template
 from headway.systems.calls.truth.row import LeadRow
-from headway.systems.telephony.phone import check_phone
+from headway.systems.telephony.phone import Phone, check_phone
 
 EARLIEST = 100_000_000_000
 """A moment in ms of 1973: who gives an earlier one gave seconds, and the call would be at once."""
 MOST_LEADS = 10_000
 """Leads of one request."""
-
-
-def _phone(value: str) -> str:
-    return check_phone("it", value)
-
-
-Phone = Annotated[
-    str,
-    AfterValidator(_phone),
-    Field(
-        examples=["+14155550100"],
-        description="E.164.",
-        # Said to those who read the schema; who sends another text is told in words.
-        json_schema_extra={"pattern": r"^\+[1-9][0-9]{6,14}$"},
-    ),
-]
 
 
 def _zone(value: str) -> str:

@@ -40,7 +40,7 @@ from headway.server.routes.router import TheService, router
 from headway.server.service import Service
 from headway.systems.calls.desk import CHECK, DIAL, LEAD, Desk, TheDesk
 from headway.systems.calls.hearing import call_off
-from headway.systems.calls.intake import LeadBody, OneOrManyLeads, Phone, Taken, take_leads
+from headway.systems.calls.intake import LeadBody, OneOrManyLeads, Taken, take_leads
 from headway.systems.calls.lead import (
     Lead,
     LeadStatus,
@@ -51,6 +51,7 @@ from headway.systems.calls.lead import (
     status_of,
 )
 from headway.systems.calls.outcome import Outcome
+from headway.systems.telephony.phone import Phone
 
 ROUTES = router("system: calls")
 MOST = 20_000

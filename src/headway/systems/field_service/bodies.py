@@ -12,11 +12,7 @@ from headway.server.bodies.words import Name, Span, Text
 from headway.systems.field_service.offer_times import LEAST_MS
 from headway.systems.field_service.request import Customer, Position, Urgency
 from headway.systems.field_service.skills import Word
-from headway.systems.telephony.phone import check_phone
-
-
-def _phone(text: str) -> str:
-    return check_phone("it", text)
+from headway.systems.telephony.phone import Phone
 
 
 def _some(span_ms: int) -> int:
@@ -25,9 +21,6 @@ def _some(span_ms: int) -> int:
         raise InvalidValue(message, hint='how long an offer stands, as "5m"')
     return span_ms
 
-
-Phone = Annotated[str, AfterValidator(_phone), Field(max_length=16, examples=["+14155550100"])]
-"""A telephone number in E.164."""
 
 TechnicianId = Annotated[str, Field(min_length=1, max_length=64, examples=["ada"])]
 """The id of a technician."""

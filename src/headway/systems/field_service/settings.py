@@ -181,7 +181,7 @@ def _lines(written: Mapping[str, object], exchange: Exchange) -> dict[str, Line]
     table = written.get("lines", {})
     if not isinstance(table, Mapping):
         message = f"{_WHERE} lines is {table!r:.40}"
-        raise InvalidValue(message, hint='write [field_service.lines] and "+15550001" = 2')
+        raise InvalidValue(message, hint='write [field_service.lines] and "+12125550001" = 2')
     provider = _text(written, "provider") or next(iter(exchange.voices), None)
     lines: dict[str, Line] = {}
     for number, channels in cast("Mapping[str, object]", table).items():

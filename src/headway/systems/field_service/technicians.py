@@ -21,12 +21,12 @@ from headway.server.replies.schema import reply, reply_model
 from headway.server.routes.router import router
 from headway.systems.directory.record_routes import Observer, Texts, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
-from headway.systems.field_service.bodies import Phone
 from headway.systems.field_service.desk import TheDesk, check_caller, directory_of
 from headway.systems.field_service.nearby.cells import DIGITS, cell_of
 from headway.systems.field_service.nearby.search import MOST, Candidate, nearby
 from headway.systems.field_service.records import Channel, Place, Technician
 from headway.systems.field_service.skills import Word, held, skill_key
+from headway.systems.telephony.phone import Phone
 
 MOST_SKILLS = 50
 PARTED = re.compile(r"[;,|]")
