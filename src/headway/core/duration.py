@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
+from email.utils import parsedate_to_datetime
 from itertools import pairwise
 
 from headway.core.errors import InvalidValue
@@ -81,6 +82,33 @@ def format_duration(ms: int, *, parts: int = 2) -> str:
             counts.append((count, unit))
     text = " ".join(f"{count}{unit}" for count, unit in counts[:parts] if count)
     return f"-{text}" if ms < 0 else text or "0s"
+
+
+MAX_RETRY_AFTER_MS = 3_600_000
+"""The longest wait that a `Retry-After` header can ask for; a wrong one does little harm."""
+
+
+def read_retry_after(header: str, now: int) -> int | None:
+    """Read a `Retry-After` header.
+
+    Args:
+        header: seconds, or an HTTP date.
+        now: ms UTC.
+
+    Returns:
+        Milliseconds from now, from 0 to an hour; None if the header is neither.
+
+    Source:
+        RFC 9110, 10.2.3.
+    """
+    header = header.strip()
+    if header.isascii() and header.isdecimal() and len(header) < 10:
+        return min(int(header) * 1000, MAX_RETRY_AFTER_MS)
+    try:
+        at = parsedate_to_datetime(header)
+        return min(max(int(at.timestamp() * 1000) - now, 0), MAX_RETRY_AFTER_MS)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _read(text: str) -> int:

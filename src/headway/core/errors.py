@@ -252,6 +252,7 @@ class ProviderRefused(ProviderError):
             "provider" (all that it is asked now).
         retry_after_ms: when it is worth asking again, if the provider said so.
         provider_code: the provider's own code; empty if it gave none.
+        limited: whether it is asked too often (429), and would do it later.
     """
 
     code = "provider_refused"
@@ -264,11 +265,13 @@ class ProviderRefused(ProviderError):
         concerns: str = "callee",
         retry_after_ms: int | None = None,
         provider_code: str = "",
+        limited: bool = False,
     ) -> None:
         super().__init__(message, hint=hint)
         self.concerns = concerns
         self.retry_after_ms = retry_after_ms
         self.provider_code = provider_code
+        self.limited = limited
 
 
 class ProviderUnsure(ProviderError):

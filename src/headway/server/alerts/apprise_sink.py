@@ -6,16 +6,13 @@ import logging
 import threading
 from queue import Empty, Full, Queue
 
-from apprise import Apprise, NotifyFormat, NotifyType
+from apprise import NotifyType
 
-from headway.core.errors import InvalidValue
 from headway.server.alerts.alert import Alert, Severity
+from headway.server.alerts.apprise_address import AppriseAddress
 
 MOST_WAITING = 100
 """Alerts that wait for a slow service; further ones are given up, and logged."""
-
-_TELL_TALES = {"apprise": logging.ERROR, "urllib3": logging.INFO}
-"""Loggers that tell addresses below these levels: in many, the path is the secret."""
 
 _log = logging.getLogger("headway.alerts")
 
@@ -33,13 +30,8 @@ class AppriseSink:
         Raises:
             InvalidValue: apprise knows no such address.
         """
-        for name, level in _TELL_TALES.items():
-            logging.getLogger(name).setLevel(level)
         self._place = place
-        self._apprise = Apprise()
-        if not self._apprise.add(url):  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
-            message = f"{place} is no address that apprise knows"
-            raise InvalidValue(message, hint="such as mailto://, slack:// or json://")
+        self._address = AppriseAddress(url, place)
         self._waiting: Queue[Alert | None] = Queue(MOST_WAITING)
         self._thread = threading.Thread(target=self._send_all, name=place, daemon=True)
         self._thread.start()
@@ -63,12 +55,8 @@ class AppriseSink:
     def _send_all(self) -> None:
         while (alert := self._waiting.get()) is not None:
             try:
-                sent = self._apprise.notify(  # pyright: ignore[reportUnknownMemberType]  (as above)
-                    title=alert.title,
-                    body=f"{alert.text}\n{alert.runbook}",
-                    notify_type=_type(alert),
-                    body_format=NotifyFormat.TEXT,
-                )
+                text = f"{alert.text}\n{alert.runbook}"
+                sent = self._address.send(alert.title, text, _type(alert))
             except Exception as error:  # noqa: BLE001  (a service that fails stops nobody)
                 _log.warning("%s failed: %s", self._place, type(error).__name__)
             else:

@@ -47,6 +47,27 @@ _WAY = re.compile(r"\.(?:filter|recv).*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MailEvent:
+    """One event of a mail.
+
+    Attributes:
+        status: one of `EVENTS`.
+        ref: the custom argument `headway_ref`; None if the mail has none.
+        message_id: as SendGrid answered it when it took the mail.
+        event: the same whenever the event is sent again.
+        reason: the status, and why in the words of the receiving server.
+        body: all that it says.
+    """
+
+    status: str
+    ref: str | None
+    message_id: str | None
+    event: str
+    reason: str
+    body: Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SendGrid:
     """SendGrid, by the public keys of its event webhooks.
 
@@ -78,28 +99,50 @@ class SendGrid:
         Raises:
             InvalidValue: it is no list of events.
         """
-        events = request.json()
-        if not isinstance(events, list):
-            message = "the webhook is no list of events"
-            raise InvalidValue(message)
-        rows = cast("list[object]", events)
-        return [one for event in rows if is_object(event) for one in self._told(event)]
+        return [one for event in read_events(request) for one in self._told(event)]
 
-    def _told(self, event: Mapping[str, object]) -> list[Signal]:
-        status, ref, mail = event.get("event"), event.get(REF), event.get("sg_message_id")
-        key = ref if isinstance(ref, str) and ref else None
-        if key is None and not self.only_refs and isinstance(mail, str):
-            key = _WAY.sub("", mail)
-        if key is None or not isinstance(status, str) or status not in EVENTS:
+    def _told(self, event: MailEvent) -> list[Signal]:
+        key = event.ref or (None if self.only_refs else event.message_id)
+        if key is None:
             return []
-        own = event.get("sg_event_id")
-        if not isinstance(own, str) or not own:
-            own = digest_id(msgspec.json.encode(event, order="sorted"))
-        said = event.get("reason") or event.get("response")
-        reason = f"{status}, {said}" if isinstance(said, str) else status
-        return EVENTS[status].signals(
-            key, event_id("sendgrid", own), status=status, body=event, reason=reason
+        return EVENTS[event.status].signals(
+            key, event.event, status=event.status, body=event.body, reason=event.reason
         )
+
+
+def read_events(request: HookRequest) -> Sequence[MailEvent]:
+    """Read a verified webhook.
+
+    Returns:
+        The events of known sorts, in order.
+
+    Raises:
+        InvalidValue: it is no list of events.
+    """
+    events = request.json()
+    if not isinstance(events, list):
+        message = "the webhook is no list of events"
+        raise InvalidValue(message)
+    rows = cast("list[object]", events)
+    return [one for row in rows if is_object(row) and (one := _event(row)) is not None]
+
+
+def _event(body: Mapping[str, object]) -> MailEvent | None:
+    status, ref, mail = body.get("event"), body.get(REF), body.get("sg_message_id")
+    if not isinstance(status, str) or status not in EVENTS:
+        return None
+    own = body.get("sg_event_id")
+    if not isinstance(own, str) or not own:
+        own = digest_id(msgspec.json.encode(body, order="sorted"))
+    said = body.get("reason") or body.get("response")
+    return MailEvent(
+        status=status,
+        ref=ref if isinstance(ref, str) and ref else None,
+        message_id=_WAY.sub("", mail) if isinstance(mail, str) else None,
+        event=event_id("sendgrid", own),
+        reason=f"{status}, {said}" if isinstance(said, str) else status,
+        body=body,
+    )
 
 
 def _fits(key: EllipticCurvePublicKey, signature: bytes, signed: bytes) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
@@ -63,12 +64,28 @@ def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         place = ".".join((where, *map(str, first["loc"])))
-        known = f"known: {', '.join(model.model_fields)}"
+        names = [field.alias or name for name, field in _within(model, first["loc"]).items()]
+        known = f"known: {', '.join(names)}"
         if first["type"] == "extra_forbidden":
             message = f"{place}: there is no such setting"
-            hint = did_you_mean(str(first["loc"][-1]), model.model_fields, known)
+            hint = did_you_mean(str(first["loc"][-1]), names, known)
             raise InvalidValue(message, hint=hint) from None
         said = first["msg"].removeprefix("Value error, ")
         # Its first letter alone: a pattern that it quotes has capitals of its own.
         message = f"{place}: {said[:1].lower()}{said[1:]}"
         raise InvalidValue(message, hint=known) from None
+
+
+def _within(model: type[Table], place: Sequence[int | str]) -> Mapping[str, FieldInfo]:
+    """The settings of the innermost table on the way to a place."""
+    fields = model.model_fields
+    for part in place:
+        field = next((one for name, one in fields.items() if (one.alias or name) == part), None)
+        inner = () if field is None else (field.annotation, *get_args(field.annotation))
+        table = next(
+            (one for one in inner if isinstance(one, type) and issubclass(one, Table)), None
+        )
+        if table is None:
+            break
+        fields = table.model_fields
+    return fields

@@ -54,6 +54,7 @@ class TextEvent:
         status: where it stands.
         event: the same whenever the webhook is sent again, another for anything else it says.
         reason: why it failed; may be empty.
+        code: the provider's own for why it failed; may be empty.
     """
 
     provider: str
@@ -62,6 +63,7 @@ class TextEvent:
     status: TextStatus
     event: str
     reason: str = ""
+    code: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

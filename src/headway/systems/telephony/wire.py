@@ -7,12 +7,12 @@ them send through here instead, where a request is sent once and its fate is tol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
 import httpx
 
+from headway.core.duration import read_retry_after
 from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
 
@@ -29,8 +29,6 @@ Hundreds of handshakes at once, on one event loop, would all be late, and be tak
 that cannot be reached; and what the pool of connections costs grows with the square of them.
 """
 SOON_MS = 1_000
-LATEST_MS = 3_600_000
-"""The longest that a refusal is believed: a slip of the provider's closes nothing for years."""
 KEPT = 20
 """Connections that are kept for the next requests."""
 _SAID = 300
@@ -66,6 +64,7 @@ class Wire:
         *,
         timeout_ms: int,
         timing: Timing = REAL,
+        not_done: Collection[int] = (),
     ) -> None:
         """Connects nothing yet.
 
@@ -74,12 +73,14 @@ class Wire:
             read_refusal: what a reply of 4xx says, from its status and body.
             timeout_ms: how long after its turn a request may take until a whole reply is there.
             timing: ends what takes too long.
+            not_done: statuses of 5xx with which this provider says that nothing was begun.
         """
         self.answers_ms = 2 * timeout_ms
         self._provider = provider
         self._read_refusal = read_refusal
         self._timeout_s = timeout_ms / 1000
         self._timing = timing
+        self._not_done = frozenset(not_done)
         # A handshake that is cancelled from outside leaves its socket open: connecting and TLS end
         # by themselves before the whole time is over.
         timeout = httpx.Timeout(self._timeout_s, connect=self._timeout_s * 0.45)
@@ -172,7 +173,8 @@ class Wire:
 
     def _refused(self, reply: httpx.Response, body: bytes) -> ProviderRefused | ProviderUnsure:
         status = reply.status_code
-        if not reply.is_client_error or status in UNSURE:
+        away = status in self._not_done
+        if not away and (not reply.is_client_error or status in UNSURE):
             message = f"{self._provider} answered {status}, which does not say what became of it"
             return ProviderUnsure(message, hint="ask what became of it; do not ask again")
         said = self._read_refusal(status, body)
@@ -180,21 +182,13 @@ class Wire:
         message = f"{self._provider} refused with {status}{number}: {said.text[:_SAID]}"
         return ProviderRefused(
             message.rstrip(": "),
-            concerns="provider" if status == 429 else said.concerns,
-            retry_after_ms=self._retry_after_ms(reply),
+            concerns="provider" if away or status == 429 else said.concerns,
+            retry_after_ms=read_retry_after(
+                reply.headers.get("retry-after", ""), self._timing.wall_at()
+            ),
             provider_code=said.code,
+            limited=status == 429,
         )
-
-    def _retry_after_ms(self, reply: httpx.Response) -> int | None:
-        written = reply.headers.get("retry-after", "").strip()
-        if written.isascii() and written.isdecimal() and len(written) < 10:
-            return min(int(written) * 1000, LATEST_MS)
-        try:
-            at = parsedate_to_datetime(written)
-            left_ms = int(at.timestamp() * 1000) - self._timing.wall_at()
-            return min(max(left_ms, 0), LATEST_MS)
-        except (ValueError, OverflowError, OSError):
-            return None
 
 
 def _plain(reply: httpx.Response) -> list[tuple[str, str]]:

@@ -11,11 +11,13 @@ import hmac
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 import httpcore
 
-from headway.core.errors import InvalidValue
+from headway.core.duration import read_retry_after
+from headway.core.errors import InvalidValue, ProviderError, ProviderRefused, ProviderUnsure
 from headway.runtime.answers import Dead, Retry
 from headway.runtime.timing import Timing
 from headway.server.hooks.settings import SHORTEST_SECRET
@@ -77,8 +79,20 @@ Source: the Standard Webhooks specification, "Operational considerations".
 """
 
 
+class Posted(NamedTuple):
+    """The head of a receiver's reply.
+
+    Attributes:
+        status: of HTTP.
+        retry_after_ms: when it is worth posting again, if the receiver says so.
+    """
+
+    status: int
+    retry_after_ms: int | None
+
+
 class Reporter:
-    """Posts signed results; it follows no redirect, and reads no reply beyond its head."""
+    """Posts signed webhooks; it follows no redirect, and reads no reply beyond its head."""
 
     def __init__(
         self,
@@ -140,9 +154,39 @@ class Reporter:
             Dead: it cannot be taken, or is not wanted.
         """
         try:
-            parts = _read(self._what, self.check(url))
+            status = (await self.post(url, event, body)).status
         except InvalidValue as error:
             raise Dead(error.message) from error
+        except PrivateAddress as error:
+            message = f"results are reported to no private address: {error}"
+            raise Dead(message) from error
+        except ProviderError as error:
+            raise Retry(error.message) from error
+        if status == GONE:
+            message = "the webhook answered 410: it wants no more"
+            raise Dead(message)
+        if not 200 <= status < 300:
+            message = f"the webhook answered {status}"
+            raise Retry(message)
+
+    async def post(self, url: str, event: str, body: bytes) -> Posted:
+        """Post a webhook, once.
+
+        Args:
+            url: of the receiver.
+            event: the id of the webhook; the same for each try.
+            body: JSON.
+
+        Returns:
+            The receiver's reply, of whichever status.
+
+        Raises:
+            InvalidValue: it is no URL that can be posted to, or nothing signs; nothing was sent.
+            PrivateAddress: the host is not on the open internet; nothing was sent.
+            ProviderRefused: the receiver cannot be reached; nothing was sent.
+            ProviderUnsure: it was sent, or part of it, and there is no reply.
+        """
+        parts = _read(self._what, self.check(url))
         headers = {
             "host": parts.netloc,
             "content-type": "application/json",
@@ -150,24 +194,34 @@ class Reporter:
             "user-agent": "headway",
             **sign(self._keys, event, self._timing.wall_at() // 1000, body),
         }
+        begun = False
+
+        async def watch(step: str, _: object) -> None:
+            nonlocal begun
+            begun = begun or step.endswith("send_request_headers.started")
+
         try:
-            async with self._places, self._timing.limit(LIMIT_S):
-                status = await self._post(url, headers, body)
-        except PrivateAddress as error:
-            message = f"results are reported to no private address: {error}"
-            raise Dead(message) from error
+            async with (
+                self._places,
+                self._timing.limit(LIMIT_S),
+                self._pool.stream(
+                    "POST",
+                    url,
+                    headers=list(headers.items()),
+                    content=body,
+                    extensions={"trace": watch},
+                ) as reply,
+            ):
+                return Posted(reply.status, self._retry_after(reply))
         except (OSError, httpcore.NetworkError, httpcore.TimeoutException, TimeoutError) as error:
             message = f"the webhook does not answer: {type(error).__name__}"
-            raise Retry(message) from error
+            failed = error
         except httpcore.ProtocolError as error:
             message = "the webhook does not speak HTTP"
-            raise Retry(message) from error
-        if status == GONE:
-            message = "the webhook answered 410: it wants no more"
-            raise Dead(message)
-        if not 200 <= status < 300:
-            message = f"the webhook answered {status}"
-            raise Retry(message)
+            failed = error
+        if begun:
+            raise ProviderUnsure(message) from failed
+        raise ProviderRefused(message, concerns="provider") from failed
 
     async def open(self) -> None:
         """Nothing: each report connects by itself."""
@@ -176,11 +230,10 @@ class Reporter:
         """Ends all connections."""
         await self._pool.aclose()
 
-    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
-        async with self._pool.stream(
-            "POST", url, headers=list(headers.items()), content=body
-        ) as reply:
-            return reply.status
+    def _retry_after(self, reply: httpcore.Response) -> int | None:
+        headers = {name.lower(): value for name, value in reply.headers}
+        text = headers.get(b"retry-after", b"").decode("latin-1")
+        return read_retry_after(text, self._timing.wall_at())
 
 
 def _read(what: str, url: str) -> SplitResult:

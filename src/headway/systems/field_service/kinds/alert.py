@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from apprise import Apprise, NotifyFormat, NotifyType
+from apprise import NotifyType
 
-from headway.core.errors import StoreUnavailable, UnknownRecord
+from headway.core.errors import InvalidValue, StoreUnavailable, UnknownRecord
 from headway.runtime.answers import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
+from headway.server.alerts.apprise_address import AppriseAddress
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.kinds.ring import Ring, Text, longest_ms
 from headway.systems.field_service.kinds.turn import AWAY_AGAIN
@@ -107,18 +108,11 @@ class Alert:
         Raises:
             Retry: it was not taken. The address is never told: in many, the path is the secret.
         """
-        told = Apprise()
-        if not told.add(url):  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
-            reason = "apprise knows no such address"
-            raise Retry(reason, after="1s")
-        # It has an async form that logs addresses; the plain one is held to this in a thread.
-        sent = await asyncio.to_thread(
-            told.notify,  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]  (as above)
-            title=TITLE,
-            body=text,
-            notify_type=NotifyType.WARNING,
-            body_format=NotifyFormat.TEXT,
-        )
-        if not sent:
+        try:
+            address = AppriseAddress(url, "the channel")
+        except InvalidValue as error:
+            raise Retry(error.message, after="1s") from None
+        # Apprise has an async form, which logs addresses.
+        if not await asyncio.to_thread(address.send, TITLE, text, NotifyType.WARNING):
             reason = f"{url.partition(':')[0]} did not take it"
             raise Retry(reason, after="5s")

@@ -87,6 +87,7 @@ def read_text_status(request: HookRequest) -> TextEvent | None:
         status=status,
         event=event_id(NAME, message_id, said),
         reason=_reason(form),
+        code=only(form, "ErrorCode") or "",
     )
 
 
