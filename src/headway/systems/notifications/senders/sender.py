@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from headway.core.errors import ProviderError, ProviderRefused
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -132,3 +134,14 @@ class DeliveryEvent:
     delivered: bool
     reason: str
     gone: bool
+
+
+def outcome_of(error: ProviderError) -> Outcome:
+    """Return what an error of a provider says of the message that it was asked to send."""
+    if not isinstance(error, ProviderRefused):
+        return Unsure(error.message)
+    if error.limited:
+        return Limited(error.message, error.retry_after_ms)
+    if error.concerns == "provider":
+        return Unavailable(error.message)
+    return Refused(error.message)

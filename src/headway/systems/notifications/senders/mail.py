@@ -1,0 +1,122 @@
+"""E-mail as it is sent: an address, and a message in MIME.
+
+Source: RFC 5322 (messages), RFC 2369 and RFC 8058 (List-Unsubscribe, one click).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from email import policy
+from email.errors import MessageError
+from email.headerregistry import Address, AddressHeader, HeaderRegistry
+from email.message import EmailMessage
+from email.utils import format_datetime
+from typing import NamedTuple, cast
+
+from headway.systems.notifications.senders.sender import Message
+
+MAX_ADDRESS = 254
+"""Source: RFC 5321, 4.5.3.1.3, with its erratum 1690."""
+MAX_SUBJECT = 500
+MAX_URL = 900
+"""With its header a URL must fit in a line, since it cannot be folded."""
+
+# 7-bit, so that any server carries it as it is.
+_MIME = policy.SMTP.clone(cte_type="7bit")
+_ID = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
+_read_header = HeaderRegistry()
+
+
+class NotMail(NamedTuple):
+    """Why a message cannot be an e-mail."""
+
+    reason: str
+
+
+def read_address(text: str) -> Address | str:
+    """Read one address.
+
+    Args:
+        text: `name@example.org`, with or without a display name.
+
+    Returns:
+        The address; or what is wrong with it, without the text itself.
+    """
+    if not text.isprintable() or len(text) > MAX_ADDRESS:
+        return "it is too long, or has line breaks or control characters"
+    header = _read_header("to", text)
+    addresses = cast("AddressHeader", header).addresses
+    if header.defects or len(addresses) != 1:
+        return "it is not exactly one address"
+    address = addresses[0]
+    if not address.username or not address.domain:
+        return "it has no user or no domain"
+    if not address.addr_spec.isascii():
+        return "it has letters other than ASCII before or after the @"
+    return address
+
+
+def check_mail(message: Message) -> NotMail | None:
+    """Look whether a message can be an e-mail; header injection ends here.
+
+    Returns:
+        Why it cannot; None if it can.
+    """
+    fault = read_address(message.to)
+    if isinstance(fault, str):
+        return NotMail(f"the address cannot be used: {fault}")
+    if not message.title.isprintable() or len(message.title) > MAX_SUBJECT:
+        return NotMail("the title has line breaks or control characters, or is too long")
+    url = message.unsubscribe_url
+    if url is not None and (
+        not url.isascii() or not url.isprintable() or " " in url or len(url) > MAX_URL
+    ):
+        return NotMail("the unsubscribe URL is not a URL, or is too long")
+    if not _ID.fullmatch(message.id):
+        return NotMail("the id cannot be a Message-ID")
+    return None
+
+
+def unsubscribe_headers(message: Message) -> dict[str, str]:
+    """Return the headers that end a subscription; one click is offered by https alone.
+
+    Args:
+        message: as `check_mail` has accepted it.
+    """
+    url = message.unsubscribe_url
+    if url is None:
+        return {}
+    one_click = {"List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}
+    return {"List-Unsubscribe": f"<{url}>"} | (one_click if url.startswith("https://") else {})
+
+
+def write_mail(message: Message, from_: Address, now: int) -> bytes | NotMail:
+    """Write a message in MIME.
+
+    Args:
+        message: the HTML, if there is one, becomes the alternative of the text.
+        from_: who sends it.
+        now: ms UTC.
+
+    Returns:
+        The whole message, all of it ASCII, lines ended by CRLF; or why it cannot be an e-mail.
+    """
+    if (fault := check_mail(message)) is not None:
+        return fault
+    mail = EmailMessage(_MIME)
+    try:
+        mail["From"] = from_
+        mail["To"] = message.to
+        mail["Subject"] = message.title
+        mail["Date"] = format_datetime(datetime.fromtimestamp(now // 1000, UTC))
+        mail["Message-ID"] = f"<{message.id}@{from_.domain}>"
+        mail.set_content(message.text or "\n")
+        if message.html is not None:
+            mail.add_alternative(message.html, subtype="html")
+        written = mail.as_bytes()
+    except (MessageError, ValueError, LookupError) as error:
+        return NotMail(f"it cannot be written as an e-mail: {type(error).__name__}")
+    # Folding would break a long URL in two, or encode it.
+    head = "".join(f"{name}: {text}\r\n" for name, text in unsubscribe_headers(message).items())
+    return head.encode() + written

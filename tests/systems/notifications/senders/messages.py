@@ -1,0 +1,25 @@
+"""Messages as the tests send them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.systems.notifications.senders.sender import Message
+
+
+def message(to: str, **more: Any) -> Message:
+    """A message, whose every field has another value."""
+    given: dict[str, Any] = {
+        "id": "0190a1b2-0000-7000-8000-000000000001",
+        "channel": "email",
+        "to": to,
+        "title": "Your parcel",
+        "text": "It comes today.",
+        "html": None,
+        "data": {"parcel": 7},
+        "priority": "normal",
+        "category": "delivery",
+        "expires_at": None,
+        "unsubscribe_url": None,
+    }
+    return Message(**given | more)

@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.runtime.timing import REAL, Timing
+from headway.systems.notifications.senders.sender import (
+    Accepted,
+    Limited,
+    Refused,
+    Unavailable,
+    Unsure,
+)
+from headway.systems.notifications.senders.sendgrid import SendGridMail
+from headway.systems.notifications.senders.settings import read_senders
+from headway.systems.notifications.senders.smtp import Smtp
+from tests.systems.notifications.senders.messages import message
+from tests.systems.notifications.senders.smtp_server import PASSWORD, USER, Mailbox, smtp
+from tests.systems.telephony.far_end import FarEnd, cuts, far_end, hangs, hangs_up, says
+
+FROM = "Shop <news@example.org>"
+TO = "ada@example.net"
+KEY = "SG.hunter2-hunter2"
+URL = "https://example.org/u/" + "a1-b2_" * 40
+
+
+@asynccontextmanager
+async def sender(box: Mailbox, timing: Timing = REAL, **more: Any) -> AsyncIterator[Smtp]:
+    ca = {"ca_file": str(box.certificate)}
+    told = {"host": "localhost", "port": box.port, "tls": "none", "timeout": "2m", **ca, **more}
+    email = read_senders({"email": {"from": FROM, "smtp": told}}).email
+    assert email is not None
+    assert email.smtp is not None
+    made = Smtp(email.smtp, email.from_, timing)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+@asynccontextmanager
+async def by_sendgrid(end: FarEnd, **more: Any) -> AsyncIterator[SendGridMail]:
+    told = {"api_key": KEY, "base_url": end.url, "timeout": "2m", **more}
+    email = read_senders({"email": {"from": FROM, "sendgrid": told}}).email
+    assert email is not None
+    assert email.sendgrid is not None
+    made = SendGridMail(email.sendgrid, email.from_, REAL)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+class When(Timing):
+    """A limit that ends as soon as something is so."""
+
+    def __init__(self, done: Callable[[], object]) -> None:
+        self.done = done
+
+    def limit(self, seconds: float | None) -> asyncio.Timeout:
+        limit, loop = asyncio.timeout(None), asyncio.get_running_loop()
+
+        def look() -> None:
+            if self.done():
+                limit.reschedule(loop.time())
+            else:
+                loop.call_later(0.005, look)
+
+        loop.call_soon(look)
+        return limit
+
+
+# -------------------------------------------------------------------------------------- the mail
+
+
+async def test_a_mail_has_text_html_and_the_headers_of_one_click(tmp_path: Path):
+    async with smtp(tmp_path) as box, sender(box) as one:
+        sent = message(TO, title="Grüße 🎉", html="<p>Größe</p>", unsubscribe_url=URL)
+        assert await one.send(sent) == Accepted(None)
+    (mail,) = box.mails
+    assert box.to == [[TO]]
+    assert (mail["From"], mail["To"], mail["Subject"]) == (FROM, TO, "Grüße 🎉")
+    assert mail["Message-ID"] == f"<{sent.id}@example.org>"
+    assert abs(parsedate_to_datetime(mail["Date"]).timestamp() * 1000 - REAL.wall_at()) < 3_600_000
+    assert mail.get_content_type() == "multipart/alternative"
+    text, html = mail.iter_parts()
+    assert (text.get_content_type(), html.get_content_type()) == ("text/plain", "text/html")
+    assert text.get_content().strip() == "It comes today."  # type: ignore[attr-defined]
+    assert html.get_content().strip() == "<p>Größe</p>"  # type: ignore[attr-defined]
+    # As RFC 8058 asks: whole on one line, whatever its length.
+    lines = box.got[0].split(b"\r\n")
+    assert f"List-Unsubscribe: <{URL}>".encode() in lines
+    assert b"List-Unsubscribe-Post: List-Unsubscribe=One-Click" in lines
+    assert box.got[0].isascii()
+    assert b"\n" not in box.got[0].replace(b"\r\n", b"")
+
+
+async def test_one_click_is_offered_by_https_alone(tmp_path: Path):
+    async with smtp(tmp_path) as box, sender(box) as one:
+        await one.send(message(TO, unsubscribe_url="http://example.org/u"))
+        await one.send(message(TO))
+    first, second = box.mails
+    assert first["List-Unsubscribe"] == "<http://example.org/u>"
+    assert first["List-Unsubscribe-Post"] is None
+    assert second["List-Unsubscribe"] is None
+    assert second.get_content_type() == "text/plain"
+
+
+async def test_lines_of_dots_and_of_any_length_arrive_as_they_were_written(tmp_path: Path):
+    text = "..\n.\n" + "x" * 5_000 + "\nend\n"
+    async with smtp(tmp_path) as box, sender(box) as one:
+        await one.send(message(TO, text=text))
+    assert box.mails[0].get_content().replace("\r\n", "\n") == text
+    assert max(map(len, box.got[0].split(b"\r\n"))) <= 998
+
+
+INJECTED: list[dict[str, Any]] = [
+    {"to": "ada@example.net\r\nBcc: eve@example.net"},
+    {"to": "ada@example.net, eve@example.net"},
+    {"to": "ada@example.net> <eve@example.net"},
+    {"to": "not an address"},
+    {"to": ""},
+    {"to": "a" * 300 + "@example.net"},
+    {"to": TO, "title": "Hello\r\nBcc: eve@example.net"},
+    {"to": TO, "title": "Hello\nBcc: eve@example.net"},
+    {"to": TO, "title": "Hello\u2028Bcc: eve@example.net"},
+    {"to": TO, "unsubscribe_url": "https://x/>\r\nBcc: eve@example.net"},
+    {"to": TO, "id": "x>\r\nBcc: eve@example.net"},
+]
+
+
+@pytest.mark.parametrize("given", INJECTED)
+async def test_what_would_add_a_header_or_a_recipient_is_refused_unsent(
+    tmp_path: Path, given: dict[str, Any]
+):
+    async with smtp(tmp_path) as box, sender(box) as one:
+        outcome = await one.send(message(**given))
+    assert isinstance(outcome, Refused)
+    assert "eve" not in outcome.reason
+    assert box.sessions == []
+    async with far_end(says(202)) as end, by_sendgrid(end) as other:
+        assert await other.send(message(**given)) == outcome
+    assert end.seen == []
+
+
+# ---------------------------------------------------------------------------- what a server says
+
+
+@pytest.mark.parametrize(
+    ("replies", "expected"),
+    [
+        ({"RCPT": "550 5.1.1 no such user"}, Refused("", gone=True)),
+        ({"RCPT": "550 5.7.1 not wanted"}, Refused("")),
+        ({"RCPT": "552 5.2.2 mailbox full"}, Refused("")),
+        ({"RCPT": "452 4.2.2 mailbox full"}, Unavailable("")),
+        ({"RCPT": "450 4.2.0 greylisted"}, Unavailable("")),
+        ({"RCPT": "450 4.7.28 slow down"}, Limited("", None)),
+        ({"MAIL": "421 4.7.0 rate exceeded"}, Limited("", None)),
+        ({"MAIL": "451 4.3.0 try later"}, Unavailable("")),
+        ({"MAIL": "550 5.7.1 not your domain"}, Refused("")),
+        ({"MAIL": "530 5.7.0 log in first"}, Unavailable("")),
+        ({"DATA": "554 5.6.0 spam"}, Refused("")),
+        ({"DATA": "550 5.1.1 it was the content"}, Refused("")),
+        ({"DATA": "451 4.3.0 try later"}, Unavailable("")),
+        ({"MAIL": ""}, Unavailable("")),
+        ({"RCPT": ""}, Unavailable("")),
+        ({"DATA": ""}, Unsure("")),
+    ],
+)
+async def test_what_the_server_answers_is_the_outcome(
+    tmp_path: Path, replies: dict[str, str], expected: Any
+):
+    async with smtp(tmp_path, **replies) as box, sender(box) as one:
+        outcome = await one.send(message(TO))
+        assert type(outcome) is type(expected)
+        assert getattr(outcome, "gone", None) == getattr(expected, "gone", None)
+        (reply,) = replies.values()
+        words = " ".join(reply.split()[1:])
+        assert words in outcome.reason  # type: ignore[union-attr]
+        # The next one is sent, whatever became of that connection.
+        box.replies = {}
+        assert await one.send(message(TO)) == Accepted(None)
+    assert box.to[-1] == [TO]
+
+
+async def test_a_server_that_does_not_answer_the_content_leaves_it_unsure(tmp_path: Path):
+    async with smtp(tmp_path, DATA="wait") as box, sender(box, When(lambda: box.got)) as one:
+        outcome = await one.send(message(TO))
+    assert outcome == Unsure("the server did not answer in time, after the message was sent")
+
+
+async def test_a_server_that_does_not_answer_before_it_was_sent_nothing(tmp_path: Path):
+    async with (
+        smtp(tmp_path, RCPT="wait") as box,
+        sender(box, When(lambda: box.sessions)) as one,
+    ):
+        outcome = await one.send(message(TO))
+    assert outcome == Unavailable("the server did not answer in time")
+
+
+async def test_a_server_that_is_not_there_was_sent_nothing(tmp_path: Path):
+    async with smtp(tmp_path) as box:
+        pass
+    async with sender(box) as one:
+        outcome = await one.send(message(TO))
+    assert isinstance(outcome, Unavailable)
+    assert "SMTPConnectError" in outcome.reason
+
+
+# ------------------------------------------------------------------------------------ connections
+
+
+async def test_one_connection_carries_one_mail_after_another(tmp_path: Path):
+    async with smtp(tmp_path) as box, sender(box) as one:
+        for _ in range(5):
+            assert await one.send(message(TO)) == Accepted(None)
+    assert len(box.sessions) == 1
+
+
+async def test_many_mails_at_once_take_as_many_connections_as_are_allowed(tmp_path: Path):
+    async with smtp(tmp_path) as box, sender(box, connections=3) as one:
+        outcomes = await asyncio.gather(*(one.send(message(TO)) for _ in range(30)))
+    assert outcomes == [Accepted(None)] * 30
+    assert len(box.got) == 30
+    assert len(box.sessions) <= 3
+
+
+async def test_a_connection_that_was_closed_while_idle_costs_no_mail(tmp_path: Path):
+    async with smtp(tmp_path) as box, sender(box) as one:
+        await one.send(message(TO))
+        box.sessions[0].transport.abort()
+        assert await one.send(message(TO)) == Accepted(None)
+    assert len(box.got) == 2
+
+
+async def test_a_kept_connection_that_is_lost_after_the_content_is_not_replaced(tmp_path: Path):
+    async with smtp(tmp_path) as box, sender(box) as one:
+        await one.send(message(TO))
+        box.replies["DATA"] = ""
+        assert isinstance(await one.send(message(TO)), Unsure)
+    assert len(box.got) == 2
+
+
+# -------------------------------------------------------------------------------------------- TLS
+
+
+async def test_starttls_and_login(tmp_path: Path):
+    async with (
+        smtp(tmp_path, tls="starttls", auth=True) as box,
+        sender(box, tls="starttls", username=USER, password=PASSWORD) as one,
+    ):
+        assert await one.send(message(TO)) == Accepted(None)
+    assert box.logins == [(USER.encode(), PASSWORD.encode())]
+    assert box.tls == [True]
+
+
+async def test_implicit_tls(tmp_path: Path):
+    async with smtp(tmp_path, tls="implicit") as box, sender(box, tls="implicit") as one:
+        assert await one.send(message(TO)) == Accepted(None)
+    assert len(box.got) == 1
+
+
+async def test_a_wrong_password_is_told_and_never_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.DEBUG, "headway")
+    async with (
+        smtp(tmp_path, tls="starttls", auth=True) as box,
+        sender(box, tls="starttls", username=USER, password="hunter2!") as one,  # noqa: S106  (made up)
+    ):
+        outcome = await one.send(message(TO))
+        assert "hunter2" not in repr(one._settings)
+    assert isinstance(outcome, Unavailable)
+    assert outcome.reason.startswith("the login was refused: the server answered 535")
+    assert "hunter2" not in outcome.reason + caplog.text
+    assert box.got == []
+
+
+async def test_nothing_is_sent_in_the_clear_to_a_server_without_tls(tmp_path: Path):
+    async with smtp(tmp_path) as box, sender(box, tls="starttls") as one:
+        outcome = await one.send(message(TO))
+    assert isinstance(outcome, Unavailable)
+    assert "STARTTLS" in outcome.reason
+    assert box.got == []
+
+
+@pytest.mark.parametrize("tls", ["starttls", "implicit"])
+async def test_a_server_with_another_certificate_is_sent_nothing(tmp_path: Path, tls: str):
+    async with smtp(tmp_path, tls=tls) as box, sender(box, tls=tls, ca_file=None) as one:
+        outcome = await one.send(message(TO))
+    assert isinstance(outcome, Unavailable)
+    assert "CERTIFICATE_VERIFY_FAILED" in outcome.reason
+    assert box.got == []
+
+
+# --------------------------------------------------------------------------------------- SendGrid
+
+
+async def test_a_mail_goes_to_sendgrid_as_its_api_asks_for_it():
+    async with far_end(says(202, X_Message_Id="m-1")) as end, by_sendgrid(end) as one:
+        outcome = await one.send(message(TO, html="<p>Größe</p>", unsubscribe_url=URL))
+    assert outcome == Accepted("m-1")
+    (seen,) = end.seen
+    assert (seen.method, seen.path) == ("POST", "/v3/mail/send")
+    assert seen.headers["authorization"] == f"Bearer {KEY}"
+    assert seen.json() == {
+        "from": {"email": "news@example.org", "name": "Shop"},
+        "subject": "Your parcel",
+        "personalizations": [{"to": [{"email": TO}]}],
+        "content": [
+            {"type": "text/plain", "value": "It comes today."},
+            {"type": "text/html", "value": "<p>Größe</p>"},
+        ],
+        "headers": {
+            "List-Unsubscribe": f"<{URL}>",
+            "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+        },
+    }
+
+
+def fault(text: str) -> dict[str, Any]:
+    return {"errors": [{"message": text, "field": "x", "help": None}]}
+
+
+@pytest.mark.parametrize(
+    ("act", "expected"),
+    [
+        (says(400, fault("bad address")), Refused("sendgrid refused with 400: bad address")),
+        (says(413, fault("too large")), Refused("sendgrid refused with 413: too large")),
+        (says(401, fault("bad key")), Unavailable("sendgrid refused with 401: bad key")),
+        (
+            says(404, "no such page"),
+            Unavailable("sendgrid refused with 404: there is no error of SendGrid's in the reply"),
+        ),
+        (
+            says(429, fault("too many requests"), Retry_After="7"),
+            Limited("sendgrid refused with 429: too many requests", 7_000),
+        ),
+        (
+            says(503, fault("away")),
+            Unavailable("sendgrid refused with 503: away"),
+        ),
+    ],
+)
+async def test_what_sendgrid_refuses_is_the_outcome(act: Any, expected: Any):
+    async with far_end(act) as end, by_sendgrid(end) as one:
+        assert await one.send(message(TO)) == expected
+    assert len(end.seen) == 1
+
+
+@pytest.mark.parametrize("act", [says(500, fault("oh")), cuts, hangs_up])
+async def test_what_sendgrid_does_not_say_is_unsure_and_asked_once(act: Any):
+    async with far_end(act) as end, by_sendgrid(end) as one:
+        assert isinstance(await one.send(message(TO)), Unsure)
+    assert len(end.seen) == 1
+
+
+async def test_sendgrid_that_never_answers_is_unsure():
+    async with far_end(hangs) as end, by_sendgrid(end, timeout="1s") as one:
+        outcome = await one.send(message(TO))
+    assert isinstance(outcome, Unsure)
+
+
+async def test_sendgrid_that_cannot_be_reached_was_sent_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    async with by_sendgrid(FarEnd(url=f"http://127.0.0.1:{port}")) as one:
+        assert isinstance(await one.send(message(TO)), Unavailable)
+
+
+async def test_the_key_is_never_logged(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    async with far_end(says(401, fault("bad key"))) as end, by_sendgrid(end) as one:
+        outcome = await one.send(message(TO))
+    assert end.seen
+    assert "hunter2" not in caplog.text + str(outcome)
+    assert "It comes today" not in caplog.text

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from headway.core.errors import InvalidValue
+from headway.server.hooks.request import FORM, HookRequest
+from headway.systems.notifications.senders.hooks import (
+    Stop,
+    read_mail_delivery,
+    read_stop,
+    read_text_delivery,
+)
+from headway.systems.notifications.senders.sender import DeliveryEvent
+from tests.systems.telephony.accounts import FROM, MESSAGE, TO, twilio
+
+URL = "https://headway.test/notifications/hooks/twilio/status?ref=1"
+
+
+def form(**fields: str) -> HookRequest:
+    headers = (("content-type", FORM),)
+    return HookRequest(method="POST", url=URL, headers=headers, body=urlencode(fields).encode())
+
+
+def events(*rows: dict[str, Any]) -> HookRequest:
+    return HookRequest(method="POST", url=URL, headers=(), body=json.dumps(rows).encode())
+
+
+def status(status: str, **more: str) -> HookRequest:
+    return form(MessageSid=MESSAGE, MessageStatus=status, **more)
+
+
+async def test_a_text_that_arrived_and_one_that_did_not():
+    texts = twilio("http://127.0.0.1:1")
+    for way in ("queued", "sent"):
+        assert read_text_delivery(texts, status(way)) == ()
+    (arrived,) = read_text_delivery(texts, status("delivered"))
+    assert arrived == DeliveryEvent(MESSAGE, arrived.event, delivered=True, reason="", gone=False)
+    (unreachable,) = read_text_delivery(texts, status("undelivered", ErrorCode="30003"))
+    assert (unreachable.delivered, unreachable.gone) == (False, False)
+    assert unreachable.reason == "undelivered, error 30003"
+    (unknown,) = read_text_delivery(texts, status("failed", ErrorCode="30005"))
+    assert (unknown.delivered, unknown.gone) == (False, True)
+    assert len({arrived.event, unreachable.event, unknown.event}) == 3
+    await texts.close()
+
+
+@pytest.mark.parametrize("text", ["STOP", " stop\n", "Unsubscribe", "QUIT", "StopAll"])
+async def test_a_stop_is_an_opt_out(text: str):
+    texts = twilio("http://127.0.0.1:1")
+    came = form(MessageSid=MESSAGE, From=TO, To=FROM, Body=text)
+    stop = read_stop(texts, came)
+    assert stop is not None
+    assert stop == read_stop(texts, came) == Stop(TO, stop.event)
+    await texts.close()
+
+
+@pytest.mark.parametrize("text", ["", "please stop", "1", "yes"])
+async def test_other_texts_are_none(text: str):
+    texts = twilio("http://127.0.0.1:1")
+    assert read_stop(texts, form(MessageSid=MESSAGE, From=TO, To=FROM, Body=text)) is None
+    assert read_stop(texts, status("delivered")) is None
+    await texts.close()
+
+
+def test_mails_that_arrived_and_that_did_not():
+    mail = {"sg_message_id": "m-1.filter0001.1.2.3-0"}
+    found = read_mail_delivery(
+        events(
+            {"event": "processed", "sg_event_id": "e0", **mail},
+            {"event": "delivered", "sg_event_id": "e1", "response": "250 OK", **mail},
+            {"event": "bounce", "sg_event_id": "e2", "status": "5.1.1", "reason": "none", **mail},
+            {"event": "bounce", "sg_event_id": "e3", "status": "5.2.2", "reason": "full", **mail},
+            {"event": "bounce", "type": "blocked", "sg_event_id": "e4", "status": "5.1.1", **mail},
+            {"event": "dropped", "sg_event_id": "e5", "reason": "Unsubscribed Address", **mail},
+            {"event": "open", "sg_event_id": "e6", **mail},
+            {"event": "delivered", "sg_event_id": "e7"},
+        )
+    )
+    told = [(one.provider_id, one.delivered, one.reason, one.gone) for one in found]
+    assert told == [
+        ("m-1", True, "", False),
+        ("m-1", False, "bounce, none", True),
+        ("m-1", False, "bounce, full", False),
+        ("m-1", False, "bounce", False),
+        ("m-1", False, "dropped, Unsubscribed Address", False),
+    ]
+    assert len({one.event for one in found}) == 5
+
+
+def test_a_body_that_is_no_list_of_events_is_refused():
+    with pytest.raises(InvalidValue, match="no list of events"):
+        read_mail_delivery(HookRequest(method="POST", url=URL, headers=(), body=b"{}"))

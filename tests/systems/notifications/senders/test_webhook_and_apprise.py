@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from standardwebhooks.webhooks import Webhook as Official
+
+from headway.runtime.timing import REAL
+from headway.systems.notifications.senders.apprise_url import AppriseUrl
+from headway.systems.notifications.senders.sender import (
+    Accepted,
+    Limited,
+    Refused,
+    Unavailable,
+    Unsure,
+)
+from headway.systems.notifications.senders.settings import AppriseTable, WebhookTable
+from headway.systems.notifications.senders.webhook import Webhook
+from tests.systems.notifications.senders.messages import message
+from tests.systems.telephony.far_end import babbles, cuts_head, far_end, hangs, hangs_up, says
+
+KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@asynccontextmanager
+async def webhook(*, private: bool = True) -> AsyncIterator[Webhook]:
+    made = Webhook(WebhookTable(keys=(KEY,), private=private), REAL)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_a_webhook_is_signed_as_the_official_package_checks_it():
+    async with far_end(says(204)) as end, webhook() as one:
+        sent = message(f"{end.url}/hook", channel="webhook")
+        assert await one.send(sent) == Accepted(None)
+    (seen,) = end.seen
+    assert Official(KEY).verify(seen.body, seen.headers) == {
+        "type": "notification",
+        "data": {
+            "id": sent.id,
+            "category": "delivery",
+            "priority": "normal",
+            "title": "Your parcel",
+            "text": "It comes today.",
+            "data": {"parcel": 7},
+        },
+    }
+    assert seen.headers["webhook-id"] == sent.id
+
+
+@pytest.mark.parametrize(
+    ("act", "expected"),
+    [
+        (says(410), Refused("the webhook answered 410", gone=True)),
+        (says(404), Refused("the webhook answered 404")),
+        (says(302, Location="http://127.0.0.1:1/"), Refused("the webhook answered 302")),
+        (says(429, Retry_After="5"), Limited("the webhook answered 429", 5_000)),
+        (says(408), Unavailable("the webhook answered 408")),
+        (says(500), Unavailable("the webhook answered 500")),
+        (says(503), Unavailable("the webhook answered 503")),
+        (hangs_up, Unsure("the webhook does not speak HTTP")),
+        (cuts_head, Unsure("the webhook does not speak HTTP")),
+        (babbles, Unsure("the webhook does not speak HTTP")),
+    ],
+)
+async def test_what_a_receiver_answers_is_the_outcome(act: Any, expected: Any):
+    async with far_end(act) as end, webhook() as one:
+        assert await one.send(message(end.url)) == expected
+    assert len(end.seen) == 1
+
+
+async def test_a_receiver_that_is_not_there_was_sent_nothing():
+    async with far_end(hangs_up) as end:
+        pass
+    async with webhook() as one:
+        outcome = await one.send(message(end.url))
+    assert outcome == Unavailable("the webhook does not answer: ConnectError")
+
+
+async def test_nothing_is_sent_to_a_private_address():
+    async with far_end(says(204)) as end, webhook(private=False) as one:
+        outcome = await one.send(message(end.url))
+    assert isinstance(outcome, Refused)
+    assert "private address" in outcome.reason
+    assert end.seen == []
+
+
+async def test_what_is_no_url_is_refused():
+    async with webhook() as one:
+        for url in ("ftp://x", "https://user:hunter2@example.org/", "nonsense"):
+            outcome = await one.send(message(url))
+            assert isinstance(outcome, Refused)
+            assert "hunter2" not in outcome.reason
+
+
+# ---------------------------------------------------------------------------------------- apprise
+
+# Of apprise's own imports, when it loads its services.
+apprise = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
+
+
+@asynccontextmanager
+async def by_apprise(**settings: Any) -> AsyncIterator[AppriseUrl]:
+    made = AppriseUrl(AppriseTable(**settings), REAL)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def url_of(end: Any) -> str:
+    return end.url.replace("http://", "json://user:hunter2@") + "/hunter2"
+
+
+@apprise
+async def test_a_message_goes_to_the_service_of_its_url(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    async with far_end(says(200)) as end, by_apprise() as one:
+        assert await one.send(message(url_of(end))) == Accepted(None)
+    told = json.loads(end.seen[0].body)
+    assert (told["title"], told["message"]) == ("Your parcel", "It comes today.")
+    assert "hunter2" not in caplog.text
+
+
+@apprise
+@pytest.mark.parametrize("act", [says(500), says(403), hangs_up])
+async def test_a_service_that_does_not_confirm_is_unsure(
+    act: Any, caplog: pytest.LogCaptureFixture
+):
+    async with far_end(act) as end, by_apprise() as one:
+        assert await one.send(message(url_of(end))) == Unsure("json did not confirm it")
+    assert len(end.seen) == 1
+    assert "hunter2" not in caplog.text
+
+
+@apprise
+async def test_a_service_that_does_not_answer_is_unsure():
+    async with far_end(hangs) as end, by_apprise(timeout="2s") as one:
+        assert await one.send(message(url_of(end))) == Unsure("json did not answer in time")
+
+
+@apprise
+async def test_an_address_that_apprise_does_not_know_is_refused_and_not_shown():
+    async with by_apprise() as one:
+        outcome = await one.send(message("nosuchservice://hunter2"))
+    assert outcome == Refused("the address is no address that apprise knows")
