@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -277,7 +277,8 @@ def judge(
         return Verdict(final="succeeded", reason=str(outcome))
     reason = reason_of(outcome, detail)
     if outcome in template.retry_on and calls_made(this_life(job), run) <= template.max_retry:
-        after_ms = template.retry_offsets_ms.get(outcome, template.retry_offset_ms)
+        offsets = cast("Mapping[str, int]", template.retry_offsets)
+        after_ms = offsets.get(outcome, template.retry_offset)
         return Verdict(final="retry", reason=reason, after_ms=after_ms)
     return Verdict(final="dead", reason=reason)
 

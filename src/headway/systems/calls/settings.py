@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
 from headway.server.bodies.words import Span
-from headway.systems.calls.template import Template, TemplateBody
+from headway.systems.calls.template import DEFAULT, Template, TemplateBody
 
 Shortest = Annotated[Span, Field(ge=1)]
 Table = dict[str, Any]
@@ -65,7 +65,7 @@ class CallsSettings(BaseModel):
     @property
     def default(self) -> Template:
         """What holds for leads that name no template, until one named `default` is stored."""
-        return self.template.read("default")
+        return Template(name=DEFAULT, **dict(self.template))
 
 
 def read_settings(written: Mapping[str, object]) -> CallsSettings:

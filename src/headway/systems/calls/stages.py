@@ -262,7 +262,7 @@ async def _check_again(
     last = next((one for one in reversed(view.runs) if one.stage == CHECK), None)
     if (
         last is not None
-        and claimed_at - (last.ended_at or 0) <= template.check_valid_ms
+        and claimed_at - (last.ended_at or 0) <= template.check_valid
         # Who checked it may have read the book a moment before.
         and last.claimed_at > template.checks_at + FRESH_S * 1_500
     ):
