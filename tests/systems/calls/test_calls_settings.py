@@ -25,3 +25,23 @@ def test_a_setting_of_calls_that_there_is_not_is_told_with_the_one_meant(
     with pytest.raises(InvalidValue) as refused:
         read_settings(written)
     assert str(refused.value).startswith(f"[calls]: there is no setting {told}")
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ({"customer_limit": -1}, "calls.customer_limit is -1: "),
+        ({"template": {"ring_s": "long"}}, "calls.template.ring_s is 'long': "),
+        ({"template": {"hours": {"spans": "9-17"}}}, "calls.template.hours is {'spans': '9-17'}: "),
+        (
+            {"reporting_keys": "whsec_c2VjcmV0"},
+            "calls.reporting_keys: input should be a valid list",
+        ),
+    ],
+)
+def test_a_value_that_is_not_valid_is_shown_unless_it_is_a_secret(
+    written: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        read_settings(written)
+    assert str(refused.value).startswith(told)

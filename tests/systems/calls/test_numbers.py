@@ -226,5 +226,9 @@ def test_only_what_moves_leads_has_those_who_wait_looked_through() -> None:
     assert moves(numbers={NUMBER: replace(number, reseller="acme")})
     assert moves(numbers={NUMBER: replace(number, pool="p")})
     assert moves(templates={})
-    for change in ({"numbers": "p"}, {"customer_limit": 1}, {"hours": HoursBody(spans="9-17")}):
+    for change in (
+        {"numbers": "p"},
+        {"customer_limit": 1},
+        {"hours": HoursBody(spans="09:00-17:00")},
+    ):
         assert moves(templates={"default": default.model_copy(update=change)}), change

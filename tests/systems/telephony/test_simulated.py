@@ -19,7 +19,7 @@ from headway.carrier import make
 from headway.carrier.application import Told
 from headway.carrier.people import Person
 from headway.carrier.provider import Simulated
-from headway.carrier.settings import SimulatedSettings, read_table
+from headway.carrier.settings import SimulatedSettings
 from headway.core.errors import (
     InvalidValue,
     ProviderRefused,
@@ -32,6 +32,7 @@ from headway.lab.virtual_timing import VirtualTiming
 from headway.server.hooks.request import HookRequest
 from headway.server.listening.listener import Address, Listener
 from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.settings_table import read_table
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder, TextStatus
 from headway.systems.telephony.voice import (
     Ask,
@@ -68,7 +69,7 @@ class Play:
         return (await self.provider.dial(order(ref, to, script))).call_id
 
     def person(self, *answers: str, to: str = TO, **more: Any) -> None:
-        told = read_table(Person, "person", {"answers": answers, **more})
+        told = read_table("person", Person, {"answers": answers, **more})
         self.provider.world.set_person(to, told)
 
     def statuses(self) -> list[CallStatus]:
@@ -84,7 +85,7 @@ def playing(
     main: Callable[[Play], Coroutine[Any, Any, None]], **settings: Any
 ) -> list[tuple[int, Told]]:
     """Plays on virtual time; what was told."""
-    read = read_table(SimulatedSettings, "simulated", settings)
+    read = read_table("simulated", SimulatedSettings, settings)
 
     async def whole(loop: VirtualLoop) -> list[tuple[int, Told]]:
         async def hear(one: Told) -> object:
@@ -438,7 +439,7 @@ def test_a_persons_answers_go_from_one_call_to_the_next_and_the_last_goes_on() -
 @pytest.mark.parametrize(
     ("settings", "place"),
     [
-        ({"bussy": 0.1}, "telephony.simulated.bussy"),
+        ({"bussy": 0.1}, "[telephony.simulated]: there is no setting 'bussy'"),
         ({"busy": 2}, "telephony.simulated.busy"),
         ({"busy": 0.7, "answer": 0.7}, "telephony.simulated"),
         ({"refused": 0.7, "unsure": 0.7}, "telephony.simulated"),

@@ -8,12 +8,13 @@ from starlette.responses import JSONResponse, Response
 
 from headway.carrier.ledger import Call, Text
 from headway.carrier.people import Person
-from headway.carrier.settings import Rates, read_table
+from headway.carrier.settings import Rates
 from headway.carrier.twilio_server.asked import Fields
 from headway.carrier.twilio_server.desk import Desk
 from headway.carrier.twilio_server.problems import Refused
 from headway.carrier.twilio_server.shapes import Shape
 from headway.core.errors import InvalidValue
+from headway.systems.telephony.settings_table import read_table
 
 
 async def calls(desk: Desk, request: Request) -> Response:
@@ -105,7 +106,7 @@ async def _object(request: Request) -> Shape:
 
 def _read(kind: type[Person], where: str, said: Shape) -> Person:
     try:
-        return read_table(kind, where, said)
+        return read_table(where, kind, said)
     except InvalidValue as error:
         raise Refused(20001, str(error)) from error
 

@@ -26,8 +26,8 @@ from headway.systems.calls.book import DEFAULT_POOL, Number, NumberRecord, Page,
 from headway.systems.calls.desk import STEP, Desk, TheDesk
 from headway.systems.calls.gates import changed_gates, routes
 from headway.systems.calls.intake import NumberBody, NumberChange, Own
-from headway.systems.calls.stages import check_words
 from headway.systems.calls.template import DEFAULT, Label, TemplateBody
+from headway.systems.telephony.sending import check_words
 
 
 @asynccontextmanager
@@ -265,7 +265,7 @@ async def put_template(
         InvalidValue: its words cannot be said as they are.
     """
     caller.check_gate(DEFAULT_POOL)
-    check_words(body.say)
+    check_words("say", body.say)
     said = body.model_dump(mode="json")
     now = await service.now()
     async with changing(service, desk, caller, f"template {name}") as session:

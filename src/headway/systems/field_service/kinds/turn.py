@@ -157,7 +157,7 @@ class Turn:
                 )
             )
         elif desk.settings.lines:
-            stands_ms += desk.settings.line_wait_ms
+            stands_ms += desk.settings.line_wait
             job.then(
                 desk.kind(RING).make(
                     job_id=derived_id(RING, job.ref),
