@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headway.carrier.ledger import Ledger
 from headway.carrier.twilio_server.carrier import Carrier
-from headway.carrier.twilio_server.settings import CarrierSettings
+from headway.carrier.twilio_server.services import CarrierSettings
 from headway.server.listening.listener import Address, Listener
 from headway.systems.telephony.settings_table import read_table
 

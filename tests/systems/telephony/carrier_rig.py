@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 
-from headway.carrier.people import Person
+from headway.carrier.script import Person
 from headway.carrier.twilio_server.carrier import Carrier
-from headway.carrier.twilio_server.settings import CarrierSettings
+from headway.carrier.twilio_server.services import CarrierSettings
 from headway.carrier.world import World
 from headway.runtime.timing import REAL, Timing
 from headway.server.listening.listener import Address, Listener

@@ -17,8 +17,8 @@ from starlette.routing import Route
 
 from headway.carrier import make
 from headway.carrier.application import Told
-from headway.carrier.people import Person
 from headway.carrier.provider import Simulated
+from headway.carrier.script import Person
 from headway.carrier.settings import SimulatedSettings
 from headway.core.errors import (
     InvalidValue,

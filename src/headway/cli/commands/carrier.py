@@ -17,7 +17,7 @@ from headway.runtime import event_loop
 
 with needs_extra("systems"):
     from headway.carrier.twilio_server.carrier import HOSTS, Carrier
-    from headway.carrier.twilio_server.settings import CarrierSettings
+    from headway.carrier.twilio_server.services import CarrierSettings
     from headway.server.listening.listener import Address, Listener
     from headway.systems.telephony.settings_table import read_table
 

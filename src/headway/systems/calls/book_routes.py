@@ -27,7 +27,7 @@ from headway.systems.calls.desk import STEP, Desk, TheDesk
 from headway.systems.calls.gates import changed_gates, routes
 from headway.systems.calls.intake import NumberBody, NumberChange, Own
 from headway.systems.calls.template import DEFAULT, Label, TemplateBody
-from headway.systems.telephony.sending import check_words
+from headway.systems.telephony.texts import check_words
 
 
 @asynccontextmanager

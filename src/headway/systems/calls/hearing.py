@@ -23,7 +23,7 @@ from headway.systems.calls.lead import Verdict, call_of, judge, read_args
 from headway.systems.calls.outcome import OF_STATUS, Outcome
 from headway.systems.calls.seen.sight import Event
 from headway.systems.calls.template import Template
-from headway.systems.telephony.hearing import take
+from headway.systems.telephony.exchange import take
 from headway.systems.telephony.voice import CallEvent, CallStatus
 
 _log = logging.getLogger("headway.calls")

@@ -23,8 +23,8 @@ from headway.systems.calls.lead import LeadArgs, judge, refusals, this_life
 from headway.systems.calls.outcome import Outcome, reason_of
 from headway.systems.calls.seen.sight import Event
 from headway.systems.calls.template import Template
-from headway.systems.telephony.dialling import CALLEE, dial
-from headway.systems.telephony.sending import render
+from headway.systems.telephony.exchange import CALLEE, dial
+from headway.systems.telephony.texts import render
 from headway.systems.telephony.voice import CallOrder, Fetch, Say, Script
 
 AWAY = "5s"

@@ -17,8 +17,7 @@ from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.names import LINES
 from headway.systems.field_service.request import call_of, is_open, run_of
 from headway.systems.field_service.settings import FieldSettings
-from headway.systems.telephony.sending import send_text
-from headway.systems.telephony.texts import TextOrder
+from headway.systems.telephony.texts import TextOrder, send_text
 from headway.systems.telephony.voice import Ask, CallEvent, CallOrder, NotFound, Say, Sought, Voice
 
 ASK_EACH_S = 10
