@@ -439,7 +439,7 @@ def test_a_persons_answers_go_from_one_call_to_the_next_and_the_last_goes_on() -
 @pytest.mark.parametrize(
     ("settings", "place"),
     [
-        ({"bussy": 0.1}, "[telephony.simulated]: there is no setting 'bussy'"),
+        ({"bussy": 0.1}, "telephony.simulated.bussy"),
         ({"busy": 2}, "telephony.simulated.busy"),
         ({"busy": 0.7, "answer": 0.7}, "telephony.simulated"),
         ({"refused": 0.7, "unsure": 0.7}, "telephony.simulated"),

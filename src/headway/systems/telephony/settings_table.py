@@ -70,18 +70,18 @@ def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     places = [str(one) for one in first["loc"]]
+    place = ".".join((where, *places))
+    names = [field.alias or name for name, field in _within(model, places[:-1]).items()]
+    known = f"known: {', '.join(names)}"
     if first["type"] == "extra_forbidden":
-        *tables, key = places
-        known = [field.alias or name for name, field in _within(model, tables).items()]
-        before = "".join(f"{one}." for one in tables)
-        message = f"[{where}]: there is no setting {before + key!r}"
-        hint = did_you_mean(key, known, f"known: {', '.join(known)}", before=before)
-        raise InvalidValue(message, hint=hint)
+        message = f"{place}: there is no such setting"
+        raise InvalidValue(message, hint=did_you_mean(places[-1], names, known))
     cause = cast("Mapping[str, object]", first.get("ctx", {})).get("error")
     said, hint = first["msg"].removeprefix("Value error, "), ""
-    if isinstance(cause, InvalidValue):
+    if first["type"] == "missing":
+        hint = known
+    elif isinstance(cause, InvalidValue):
         said, hint = cause.message, cause.hint
-    place = ".".join((where, *places))
     if first["type"] != "missing" and _is_shown(model, places):
         place = f"{place} is {first['input']!r:.40}"
     # Its first letter alone: a pattern that it quotes has capitals of its own.
