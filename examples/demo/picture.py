@@ -261,5 +261,5 @@ def _bar_table(gates: Sequence[GateState | None]) -> RenderableType:
         full = min(_BAR, round(_BAR * used / most))
         bar = Text("█" * full, style="red" if used >= most else "green")
         bar.append("░" * (_BAR - full), style="dim")
-        table.add_row(Text(gate.name), bar, Text(_share(gate)))
+        table.add_row(Text(gate.name.rpartition("/")[2]), bar, Text(_share(gate)))
     return table

@@ -44,13 +44,13 @@ from headway.systems.calls.intake import LeadBody, OneOrManyLeads, Taken, take_l
 from headway.systems.calls.lead import (
     Lead,
     LeadStatus,
+    Outcome,
     attempts_of,
     lead_of,
     outcome_of,
     read_args,
     status_of,
 )
-from headway.systems.calls.outcome import Outcome
 from headway.systems.telephony.phone import Phone
 
 ROUTES = router("system: calls")

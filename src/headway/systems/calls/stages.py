@@ -19,8 +19,7 @@ from headway.runtime.job import Job
 from headway.systems.calls.book import FRESH_S, Number, Page
 from headway.systems.calls.checks import Checked, Refused
 from headway.systems.calls.desk import CHECK, DIAL, Desk
-from headway.systems.calls.lead import LeadArgs, judge, refusals, this_life
-from headway.systems.calls.outcome import Outcome, reason_of
+from headway.systems.calls.lead import LeadArgs, Outcome, judge, reason_of, refusals, this_life
 from headway.systems.calls.seen.sight import Event
 from headway.systems.calls.template import Template
 from headway.systems.telephony.exchange import CALLEE, dial
