@@ -53,13 +53,14 @@ class Systems:
         """Adds their kinds to an app.
 
         Returns:
-            The lanes of these kinds; empty if they have none.
+            The lanes of these kinds, and those that the systems declare besides; empty for none.
         """
-        before = set(app.kinds)
+        kinds, lanes = set(app.kinds), set(app.lanes)
         for one in self.each:
             one.declare(app)
-        lanes = (kind.lane for name, kind in app.kinds.items() if name not in before)
-        return list(dict.fromkeys(lanes))
+        of_kinds = (kind.lane for name, kind in app.kinds.items() if name not in kinds)
+        declared = (lane for lane in app.lanes if lane not in lanes)
+        return list(dict.fromkeys((*of_kinds, *declared)))
 
     @asynccontextmanager
     async def opened(self, base_url: str | None) -> AsyncGenerator[None]:
