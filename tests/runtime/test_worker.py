@@ -89,6 +89,25 @@ async def test_retry_says_when_and_closes_a_gate_in_the_same_step(
     assert gate.closed_until == view.due_at
 
 
+async def test_snooze_closes_a_gate_in_the_same_step_and_uses_no_attempt(
+    app: hw.App, store: WatchedStore
+) -> None:
+    twilio = hw.Slots("rate:twilio", 5)
+
+    @app.job(gates=[twilio])
+    async def dial(job: hw.Job) -> hw.Snooze:
+        await job.hand_over()
+        job.close("rate:twilio", after="1h", reason="429")
+        return hw.Snooze(after="1h")
+
+    sent = await app.send_async(dial)
+    async with working(app):
+        view = await store.becomes(sent.id, "scheduled")
+        (gate,) = (await store.read(GatesQuery(names=("rate:twilio",)))).rows
+    assert (view.attempt, view.runs[0].outcome) == (0, "snoozed")
+    assert (gate.open, gate.closed_reason, gate.used) == (False, "429", 0)
+
+
 async def test_dead_makes_no_further_attempt(app: hw.App, store: WatchedStore) -> None:
     @app.job()
     async def dial(job: hw.Job) -> None:

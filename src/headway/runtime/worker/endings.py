@@ -109,7 +109,9 @@ def describe(error: BaseException) -> str:
 def _said(job: Job, answer: object, kinds: Mapping[str, Kind]) -> Outcome:
     match answer:
         case Snooze():
-            return Snoozed(job.id, job.run, after_ms=answer.after_ms, until_at=answer.until_at)
+            _, close = job.take_follow()
+            after_ms, until_at = answer.after_ms, answer.until_at
+            return Snoozed(job.id, job.run, close=close, after_ms=after_ms, until_at=until_at)
         case Next():
             return _next_stage(job, answer, kinds)
         case _ if job.handed:
