@@ -40,13 +40,14 @@ class Asking:
             raise RuntimeError(message)
         return reply.json() if reply.content else None
 
-    async def rows(self, path: str, **asked: str) -> list[dict[str, Any]]:
-        """All rows of a listing; `asked` says which."""
+    async def rows(self, path: str) -> list[dict[str, Any]]:
+        """All rows of a listing."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:
-            place = {"cursor": cursor} if cursor else {}
-            page = await self.ask("GET", path, params={"limit": PAGE, **asked, **place})
+            page = await self.ask(
+                "GET", path, params={"limit": PAGE, **({"cursor": cursor} if cursor else {})}
+            )
             found += page["rows"]
             cursor = page["cursor"]
             if cursor is None:

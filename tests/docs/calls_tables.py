@@ -13,14 +13,14 @@ from pydantic_core import PydanticUndefined
 from headway.core.duration import format_duration
 from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.system import OWN
-from headway.systems.calls.template import TemplateBody
+from headway.systems.calls.template import Template, TemplateBody
 from headway.systems.calls.truth.migration import Migration
 from headway.systems.calls.truth.routes import migration_routes
 from headway.systems.calls.truth.shadow import ShadowBook
 from tests.docs.docstrings import items
 
 HEAD = ("key", "default", "meaning")
-TABLES = frozenset({"template", "table", "migration", "alerts"})
+TABLES = frozenset({"template", "table", "migration", "alerts", "senders", "channels"})
 """Settings that are tables of their own."""
 
 
@@ -31,7 +31,12 @@ def routers() -> Sequence[APIRouter]:
 
 def settings() -> Iterable[tuple[str, ...]]:
     """The keys of [calls]."""
-    return _rows(CallsSettings, items(CallsSettings, "Attributes"), skip=TABLES)
+    return of_settings(CallsSettings)
+
+
+def of_settings(of: type[BaseModel]) -> Iterable[tuple[str, ...]]:
+    """The keys of a table of the settings, but for those that are tables of their own."""
+    return _rows(of, items(of, "Attributes"), skip=TABLES)
 
 
 def of_body(of: type[BaseModel]) -> Iterable[tuple[str, ...]]:
@@ -42,7 +47,9 @@ def of_body(of: type[BaseModel]) -> Iterable[tuple[str, ...]]:
 
 def template() -> Iterable[tuple[str, ...]]:
     """The fields of a template."""
-    return of_body(TemplateBody)
+    told = items(Template, "Attributes")
+    said = {name: told.get(f"{name}_ms", told.get(name, "")) for name in TemplateBody.model_fields}
+    return _rows(TemplateBody, said)
 
 
 def _rows(

@@ -37,9 +37,16 @@ from headway.server.metrics.families import FAMILIES, Family
 from headway.systems.automations.routes import ROUTES as AUTOMATION_ROUTES
 from headway.systems.automations.system import FAMILIES as OF_AUTOMATIONS
 from headway.systems.calls.intake import LeadBody, NumberBody
-from headway.systems.calls.lead import Attempt, Lead, LeadStatus, Outcome
+from headway.systems.calls.lead import Attempt, Lead, LeadStatus
+from headway.systems.calls.outcome import Outcome
 from headway.systems.calls.seen.metrics import FAMILIES as OF_CALLS
 from headway.systems.field_service.seen.metrics import FAMILIES as OF_FIELD_SERVICE
+from headway.systems.notifications.intake import NotificationBody
+from headway.systems.notifications.metrics import FAMILIES as OF_NOTIFICATIONS
+from headway.systems.notifications.notification import Notification
+from headway.systems.notifications.recipients import RecipientBody
+from headway.systems.notifications.settings import ChannelSettings, NotificationSettings
+from headway.systems.notifications.system import OWN as NOTIFICATION_ROUTES
 from tests.docs import calls_tables, http_tables
 from tests.docs.docstrings import items, summary
 from tests.docs.pages import ROOT
@@ -207,6 +214,21 @@ TABLES: dict[str, Callable[[], str]] = {
     "calls_outcomes": lambda: words(Outcome),
     "calls_lead_told": lambda: options(Lead),
     "calls_attempt_told": lambda: options(Attempt),
+    "notifications_metrics": lambda: metrics(OF_NOTIFICATIONS),
+    "notifications_routes": lambda: table(
+        ("method", "path", "permission", "does"), http_tables.routes(NOTIFICATION_ROUTES)
+    ),
+    "notifications_settings": lambda: table(
+        calls_tables.HEAD, calls_tables.of_settings(NotificationSettings)
+    ),
+    "notifications_channels": lambda: table(
+        calls_tables.HEAD, calls_tables.of_settings(ChannelSettings)
+    ),
+    "notifications_body": lambda: table(calls_tables.HEAD, calls_tables.of_body(NotificationBody)),
+    "notifications_recipient": lambda: table(
+        calls_tables.HEAD, calls_tables.of_body(RecipientBody)
+    ),
+    "notifications_told": lambda: options(Notification),
     "JobOptions": lambda: options_of(JobOptions, read_options("", {"name": "name"}), skip=()),
     "LaneOptions": lambda: options(LaneOptions),
     "EntryOptions": lambda: options(EntryOptions),

@@ -24,6 +24,7 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
         "automations": "headway.systems.automations",
         "calls": "headway.systems.calls",
         "field_service": "headway.systems.field_service",
+        "notifications": "headway.systems.notifications",
     }
 )
 """Each system and its package, which has `make`."""

@@ -93,6 +93,9 @@ class Settings(BaseSettings):
     field_service: dict[str, Any] = Field(
         default_factory=dict, repr=False, description="of the system `field_service`"
     )
+    notifications: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="of the system `notifications`"
+    )
     automations: dict[str, Any] = Field(
         default_factory=dict, description="of the system `automations`"
     )

@@ -1,1 +1,0 @@
-"""Automations: short sessions against git repositories that are made on the spot."""

@@ -1,0 +1,266 @@
+"""Intake: notifications are checked, told from duplicates, and made jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+from sqlalchemy import select
+from uuid_utils import uuid7
+
+from headway.contract.views import JobsQuery
+from headway.core.draw import draw
+from headway.core.errors import InvalidValue
+from headway.core.job import MAX_BATCH, NewJob
+from headway.server.bodies.body import Body, Several, one_or_many
+from headway.server.bodies.words import Name, When
+from headway.server.for_callers.sending import send_jobs
+from headway.server.replies.error_members import add_members
+from headway.server.service import Service
+from headway.systems.directory.records import MAX_ID
+from headway.systems.notifications.dedupe import Wanted, digest_of, take_keys
+from headway.systems.notifications.desk import Desk
+from headway.systems.notifications.names import Channel, Priority, lane_of
+from headway.systems.notifications.records import MessageTemplate, Recipient
+from headway.systems.notifications.rendering import MOST_SOURCE
+
+MOST = 10_000
+"""Notifications of one request."""
+EARLIEST = 100_000_000_000
+"""A moment in ms of 1973: an earlier one was meant in seconds."""
+URGENT, HIGH, NORMAL, LOW = 0, 128, 512, 900
+"""Priorities of jobs; smaller first."""
+_OF_PRIORITY = {Priority.HIGH: HIGH, Priority.NORMAL: NORMAL, Priority.LOW: LOW}
+
+
+def _not_seconds(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < EARLIEST:
+        message = f"{value} ms is a moment of the years around 1970"
+        raise InvalidValue(message, hint="give milliseconds, not seconds")
+    return value
+
+
+Moment = Annotated[When, BeforeValidator(_not_seconds)]
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+Text = Annotated[str, Field(max_length=MOST_SOURCE)]
+
+
+class NotificationBody(Body):
+    """A notification: a template with data, or literal text."""
+
+    recipient: Id = Field(description="The id of a recipient.", examples=["ada"])
+    channel: Channel | None = Field(
+        default=None, strict=False, description="By which it is sent.", examples=["email"]
+    )
+    channels: (
+        Annotated[
+            list[Annotated[Channel, Field(strict=False)]],
+            Field(min_length=1, max_length=len(Channel)),
+        ]
+        | None
+    ) = Field(default=None, description="Instead of one: the next is tried if one is not possible.")
+    template: Id | None = Field(default=None, description="The id of a message template.")
+    data: dict[str, Any] = Field(
+        default={}, description="For the template; an app and a webhook get it as well."
+    )
+    title: Text = Field(default="", description="Literal, instead of a template.")
+    text: Text = Field(default="", description="Literal, instead of a template.")
+    html: Text | None = Field(default=None, description="Literal, for e-mail.")
+    scheduled_at: Moment | None = Field(
+        default=None, description="When; now if not given, or if it is past."
+    )
+    expires_at: Moment | None = Field(
+        default=None, description="From when on it is not sent any more."
+    )
+    priority: Priority = Field(
+        default=Priority.NORMAL, strict=False, description="high, normal or low."
+    )
+    category: str = Field(
+        default="general",
+        pattern=r"^[a-z0-9][a-z0-9_.-]{0,39}$",
+        description="Such as otp, alert, news; recipients opt out of categories.",
+    )
+    dedupe_key: Name | None = Field(
+        default=None, description="Within the window others with it are duplicates of the first."
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.channel is None) == (self.channels is None):
+            message = "give `channel`, or `channels` in the order to be tried"
+            raise ValueError(message)
+        if len(set(self.order)) < len(self.order):
+            message = "a channel stands twice in `channels`"
+            raise ValueError(message)
+        literal = bool(self.title or self.text or self.html is not None)
+        if (self.template is None) != literal:
+            message = "give `template` (and `data`), or literal `text` (and `title`, `html`)"
+            raise ValueError(message)
+        if self.template is None and not self.text:
+            message = "`text` is empty; every channel needs it"
+            raise ValueError(message)
+        return self
+
+    @property
+    def order(self) -> Sequence[Channel]:
+        """The channels in the order to be tried."""
+        return self.channels or [one for one in (self.channel,) if one is not None]
+
+
+Many = Annotated[Several[NotificationBody], Field(min_length=1, max_length=MOST)]
+OneOrMany = Annotated[NotificationBody | Many, one_or_many(NotificationBody, Many, MOST)]
+"""One notification, or a list of up to 10,000."""
+
+
+class Taken(NamedTuple):
+    """What became of a notification that was sent here.
+
+    Attributes:
+        id: of it, or of the first one that it is a duplicate of.
+        created: whether it is new.
+        due_at: when it is due, ms UTC, if it is new.
+    """
+
+    id: str
+    created: bool
+    due_at: int
+
+
+async def take_in(service: Service, desk: Desk, bodies: Sequence[NotificationBody]) -> list[Taken]:
+    """Take notifications in; when this returns, they are stored.
+
+    Dedupe keys are taken before the jobs are stored. Should the store fail in between, the caller
+    gets no id and sends again: its keys are then held by notifications that were never stored, so
+    of each duplicate the store is asked, and one that is not there is stored under its id.
+
+    Args:
+        service: of the server.
+        desk: of this system.
+        bodies: the notifications.
+
+    Returns:
+        For each, in this order, which notification exists now.
+
+    Raises:
+        InvalidValue: one names a recipient, template or channel that there is not; `item` has its
+            index, and nothing was stored.
+        StoreError: the store or the directory is away.
+    """
+    now = await service.now()
+    await _check(desk, bodies)
+    ids = [str(uuid7()) for _ in bodies]
+    digests = [
+        None
+        if body.dedupe_key is None
+        else digest_of(body.recipient, body.order[0], body.dedupe_key)
+        for body in bodies
+    ]
+    wanted = [Wanted(key, id_) for key, id_ in zip(digests, ids, strict=True) if key is not None]
+    holders = await _take_keys(desk, wanted, now)
+    kept = [id_ if key is None else holders[key] for key, id_ in zip(digests, ids, strict=True)]
+    missing = await _missing(desk, {one for one, own in zip(kept, ids, strict=True) if one != own})
+    jobs: list[NewJob] = []
+    due: dict[str, int] = {}
+    places = zip(bodies, kept, ids, strict=True)
+    async for body, one, own in service.in_turns(list(places)):
+        if one == own or one in missing:
+            missing.discard(one)
+            jobs.append(_job(desk, body, one, now))
+            due[one] = jobs[-1].due_at or now
+    made = {one.id: one.created for one in await send_jobs(service, jobs)}
+    return [Taken(one, made.pop(one, False), due.get(one, 0)) for one in kept]
+
+
+async def _take_keys(desk: Desk, wanted: Sequence[Wanted], now: int) -> Mapping[bytes, str]:
+    if not wanted:
+        return {}
+    async with desk.directory.change() as session:
+        window = desk.settings.dedupe_window
+        return await take_keys(session, wanted, now=now, window_ms=window)
+
+
+async def _missing(desk: Desk, ids: set[str]) -> set[str]:
+    """Those that hold a key and were never stored."""
+    found: set[str] = set()
+    asked = sorted(ids)
+    for start in range(0, len(asked), MAX_BATCH):
+        step = tuple(asked[start : start + MAX_BATCH])
+        page = await desk.store.read(JobsQuery(ids=step, limit=MAX_BATCH))
+        found.update(one.id for one in page.rows)
+    return ids - found
+
+
+def _job(desk: Desk, body: NotificationBody, id_: str, now: int) -> NewJob:
+    settings = desk.settings
+    urgent = body.category in settings.urgent
+    due_at = now if body.scheduled_at is None else max(now, body.scheduled_at.resolved(now))
+    if body.priority is Priority.LOW and not urgent:
+        due_at += int(draw(f"jitter {id_}") * (settings.jitter + 1))
+    expires_at = None if body.expires_at is None else body.expires_at.resolved(now)
+    first = body.order[0]
+    job = desk.kind.make(
+        job_id=id_,
+        lane=lane_of(first),
+        subject=body.recipient,
+        priority=URGENT if urgent else _OF_PRIORITY[body.priority],
+        channels=list(body.order),
+        category=body.category,
+        level=body.priority,
+        template=body.template,
+        data=body.data,
+        title=body.title,
+        text=body.text,
+        html=body.html,
+        expires_at=expires_at,
+    )
+    return replace(
+        job, stage=first.value, gates=desk.uses(first), due_at=due_at, expires_at=expires_at
+    )
+
+
+async def _check(desk: Desk, bodies: Sequence[NotificationBody]) -> None:
+    """Validate that all that is named exists.
+
+    Raises:
+        InvalidValue: something does not.
+    """
+    async with desk.directory.read() as session:
+        recipients = {body.recipient for body in bodies}
+        known: set[str] = set()
+        for step in _steps(recipients):
+            known.update(await session.scalars(select(Recipient.id).where(Recipient.id.in_(step))))
+        templates = {body.template for body in bodies if body.template is not None}
+        for step in _steps(templates):
+            table = MessageTemplate
+            rows = await session.execute(select(table.id, table.channels).where(table.id.in_(step)))
+            known.update(f"{id_}\0{name}" for id_, channels in rows for name in channels)
+    for n, body in enumerate(bodies):
+        wrong = _fault(desk, body, known)
+        if wrong is None:
+            continue
+        if len(bodies) > 1:
+            wrong = InvalidValue(f"[{n}]: {wrong.message}", hint=wrong.hint)
+            add_members(wrong, item=n)
+        raise wrong
+
+
+def _steps(ids: set[str]) -> list[list[str]]:
+    ordered = sorted(ids)
+    return [ordered[start : start + MAX_BATCH] for start in range(0, len(ordered), MAX_BATCH)]
+
+
+def _fault(desk: Desk, body: NotificationBody, known: set[str]) -> InvalidValue | None:
+    if body.recipient not in known:
+        message = f"there is no recipient {body.recipient!r}"
+        return InvalidValue(message, hint="POST /recipients adds one")
+    for channel in body.order:
+        if channel not in desk.senders:
+            message = f"nothing sends by {channel}"
+            return InvalidValue(message, hint=f"add a table [notifications.senders.{channel}]")
+        names = (f"{body.template}\0{channel}", f"{body.template}\0default")
+        if body.template is not None and not any(one in known for one in names):
+            message = f"there is no template {body.template!r} that says something for {channel}"
+            return InvalidValue(message, hint="GET /message-templates lists them")
+    return None

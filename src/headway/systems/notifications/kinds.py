@@ -1,0 +1,113 @@
+"""The kind of this system: a notification, with a stage for each channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.contract.views import JobQuery
+from headway.core.gates.rate import Rate
+from headway.core.gates.spec import GateNeed, GateSpec
+from headway.core.retry import Backoff
+from headway.runtime.answers import Ended, Running, Unknown
+from headway.runtime.app import App
+from headway.runtime.awaited import Awaited
+from headway.runtime.job import Job
+from headway.systems.notifications.desk import Desk
+from headway.systems.notifications.names import (
+    ANSWER_LOST,
+    LOST,
+    NOTIFICATION,
+    Channel,
+    Event,
+    Status,
+    lane_of,
+    rate_of,
+    slots,
+)
+from headway.systems.notifications.notification import Args, said_of
+from headway.systems.notifications.sending import Back, deliver
+
+TRIES = Backoff(attempts=100_000, base="5s", cap="15m")
+"""How providers that cannot be reached are tried again; how often, the settings say by channel."""
+TARGET = "50ms"
+"""From due to start; shown beside what each lane reaches."""
+
+
+def declare(app: App, desk: Desk) -> None:
+    """Add the kind of this system and its lanes to an app."""
+    settings = desk.settings
+
+    def gates(channel: Channel) -> list[GateSpec | GateNeed]:
+        limits = settings.channel(channel)
+        found: list[GateSpec | GateNeed] = [slots(channel, limits.at_once)]
+        if limits.rate is not None:
+            found.append(Rate(rate_of(channel), limits.rate, per=f"{limits.per}ms"))
+        return found
+
+    for channel in Channel:
+        app.lane(lane_of(channel), target=TARGET)
+
+    async def ask(awaited: Awaited) -> Running | Ended | Unknown:
+        return await reconcile(desk, awaited)
+
+    async def send(  # noqa: PLR0913, PLR0917  (what a notification carries)
+        job: Job,
+        channels: list[str],
+        category: str,
+        level: str,
+        template: str | None = None,
+        data: dict[str, Any] | None = None,
+        title: str = "",
+        text: str = "",
+        html: str | None = None,
+        expires_at: int | None = None,
+    ) -> Back:
+        args = Args(
+            channels=channels,
+            category=category,
+            level=level,
+            template=template,
+            data=data or {},
+            title=title,
+            text=text,
+            html=html,
+            expires_at=expires_at,
+        )
+        return await deliver(desk, job, args)
+
+    kind = app.job(
+        name=NOTIFICATION,
+        lane=lane_of(Channel.PUSH),
+        stages={channel.value: gates(channel) for channel in Channel},
+        retry=TRIES,
+        reconcile=ask,
+        keep=f"{settings.keep}ms",
+    )(send)
+    for channel in list(Channel)[1:]:
+        kind.stage(channel.value)(send)
+    desk.declared(app)
+
+
+async def reconcile(desk: Desk, awaited: Awaited) -> Running | Ended | Unknown:
+    """Say what becomes of a notification that awaits, at its deadline or when its worker died.
+
+    One whose provider had answered goes on awaiting its delivery, and is SENT at the end. Of one
+    whose provider's answer never came it is not known whether it was sent: it is reported so, as
+    SENT with that reason, and never sent again.
+
+    Raises:
+        StoreError: the store is away; it is asked again.
+    """
+    job = await desk.store.read(JobQuery(id=awaited.id))
+    if job is None or job.run != awaited.run:
+        return Unknown()
+    said = said_of(job)
+    if said is None:
+        desk.tally.happened(Event.OUTCOME, f"{job.stage}:{LOST}")
+        body = {"status": Status.SENT, "channel": job.stage, "reason": ANSWER_LOST}
+        return Ended("succeeded", body=body)
+    handed_at = next((one.handed_at for one in job.runs if one.run == job.run), None) or 0
+    left_ms = handed_at + desk.settings.delivery_within - desk.parts.timing.wall_at()
+    if left_ms > 0:
+        return Running(extend=f"{left_ms}ms")
+    return Ended("succeeded", body={"status": Status.SENT, "channel": said.channel})

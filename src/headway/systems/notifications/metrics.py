@@ -1,0 +1,325 @@
+"""The metrics of notifications, and the rules by which servers alert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.core import HistogramMetricFamily, Metric
+
+from headway.contract.store import Store
+from headway.contract.views import GatesQuery, GateState
+from headway.core.duration import format_duration
+from headway.server.alerts.alert import Severity
+from headway.server.alerts.declared import Grows, Lasts, Texts, thresholds_of
+from headway.server.alerts.facts import Facts
+from headway.server.alerts.rule import Rule
+from headway.server.alerts.rule_book import RuleBook
+from headway.server.metrics.families import Family, counter, gauge
+from headway.server.metrics.samples import Samples
+from headway.server.overview import Overview
+from headway.server.service import Service
+from headway.systems.directory.tally import Tally, Totals
+from headway.systems.notifications.names import (
+    BUCKETS_MS,
+    LOST,
+    Channel,
+    Event,
+    Status,
+    lane_of,
+    slots_of,
+)
+
+_COUNTED = "counted by all processes in the directory, each a second later"
+
+OUTCOMES = counter(
+    "notifications",
+    "Sends by outcome: SENT, DELIVERED, FAILED, SKIPPED, answer_lost, and limited or unavailable "
+    f"for those that were put back; {_COUNTED}.",
+    "channel",
+    "outcome",
+)
+LATENESS = Family(
+    name="headway_notifications_lateness_seconds",
+    kind="histogram",
+    help=f"From due to the moment before the provider is called; {_COUNTED}.",
+    labels=("channel",),
+)
+OVERDUE = gauge(
+    "notifications_overdue_seconds",
+    "How long the notification that was due first has been due and waits; 0 if none waits.",
+    "channel",
+)
+CLOSED = gauge(
+    "notifications_channel_closed", "Whether the channel is closed, as by a 429: 1 or 0.", "channel"
+)
+
+FAMILIES: tuple[Family, ...] = (OUTCOMES, LATENESS, OVERDUE, CLOSED)
+"""All of them, in the order of the reference."""
+
+WHERE = "notifications.alerts"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thresholds:
+    """From which values on each rule speaks; spans are in ms, shares from 0 to 1.
+
+    Attributes:
+        runbooks: what stands before `#` and the rule's name in the link of an alert.
+        overdue_above_ms: for how long one may be due and wait while its channel is open.
+        overdue_for_ms: how long that must last.
+        failing_above: a share of the sends of a channel.
+        failing_least: so many must have failed.
+        failing_within_ms: how long a send counts.
+        answers_lost_more_than: so many of a channel are borne.
+        answers_lost_within_ms: how long one counts.
+        late_above: a share of the sends of a channel that may be later than `late_ms`.
+        late_ms: one of the bounds of the histogram; others count as the next smaller one.
+        late_least: so many must have been late.
+        late_within_ms: how long a send counts.
+        channel_closed_for_ms: how long a channel may be closed.
+    """
+
+    runbooks: str = "docs/how-to/notifications-runbooks.md"
+    overdue_above_ms: int = 60_000
+    overdue_for_ms: int = 120_000
+    failing_above: float = 0.05
+    failing_least: int = 10
+    failing_within_ms: int = 300_000
+    answers_lost_more_than: int = 0
+    answers_lost_within_ms: int = 900_000
+    late_above: float = 0.01
+    late_ms: int = 5_000
+    late_least: int = 10
+    late_within_ms: int = 300_000
+    channel_closed_for_ms: int = 600_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sight:
+    """What is known of notifications at one look.
+
+    Attributes:
+        at: when, in ms on a clock that never goes back; only differences mean anything.
+        overdue_ms: how long the one that was due first has been due and waits, by channel.
+        closed: why a channel is closed, by channel; only those that are.
+        totals: what was counted.
+    """
+
+    at: int
+    overdue_ms: Mapping[str, int]
+    closed: Mapping[str, str]
+    totals: Totals
+
+    def labels(self, event: Event) -> dict[str, int]:
+        """How often an event happened, by label."""
+        return {label: times for (one, label), times in self.totals.items() if one == event}
+
+
+def read_thresholds(given: Mapping[str, object]) -> Thresholds:
+    """Read the table [notifications.alerts]; see `thresholds_of`.
+
+    Raises:
+        InvalidValue: there is no such key, or a value is unusable.
+    """
+    return thresholds_of(WHERE, Thresholds, given)
+
+
+def notification_rules(at: Thresholds) -> tuple[Rule[Sight], ...]:
+    """The rules, the worst first.
+
+    Args:
+        at: from which values on they speak.
+    """
+    outcomes, late = _of(Event.OUTCOME), _of(Event.LATE)
+    p1, p2 = Severity.P1, Severity.P2
+    return (
+        Lasts("notifications_overdue", p1, at.overdue_for_ms, lambda s: _overdue(at, s)),
+        Grows(
+            "notifications_failing", p1, at.failing_within_ms, outcomes, lambda g: _failing(at, g)
+        ),
+        Grows("notifications_late", p1, at.late_within_ms, late, lambda g: _late(at, g)),
+        Grows("answers_lost", p2, at.answers_lost_within_ms, outcomes, lambda g: _lost(at, g)),
+        Lasts("channel_closed", p2, at.channel_closed_for_ms, _closed),
+    )
+
+
+def _of(event: Event) -> Callable[[Sight], Mapping[str, int]]:
+    return lambda sight: sight.labels(event)
+
+
+def _overdue(at: Thresholds, sight: Sight) -> Mapping[str, Callable[[int], str]]:
+    """Notifications are due and wait, though nothing closes their channel."""
+    return {
+        channel: lambda ms, late=late, channel=channel: (
+            f"a notification by {channel} has been due for {format_duration(late)}, and its "
+            f"channel is open; so for {format_duration(ms)} now"
+        )
+        for channel, late in sight.overdue_ms.items()
+        if late > at.overdue_above_ms and channel not in sight.closed
+    }
+
+
+def _by_channel(grown: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for label, times in grown.items():
+        channel, _, what = label.partition(":")
+        found.setdefault(channel, {})[what] = times
+    return found
+
+
+def _failing(at: Thresholds, grown: Mapping[str, int]) -> Texts:
+    """Too large a share of a channel's sends failed."""
+    texts: dict[str, str] = {}
+    for channel, by in _by_channel(grown).items():
+        failed = by.get(Status.FAILED, 0)
+        every = failed + by.get(Status.SENT, 0) + by.get(LOST, 0)
+        if failed >= max(1, at.failing_least) and failed > at.failing_above * every:
+            within = format_duration(at.failing_within_ms)
+            texts[channel] = f"{failed} of {every} sends by {channel} failed within {within}"
+    return texts
+
+
+def _late(at: Thresholds, grown: Mapping[str, int]) -> Texts:
+    """Too large a share of a channel's sends began late."""
+    texts: dict[str, str] = {}
+    for channel, by in _by_channel(grown).items():
+        every = sum(by.values())
+        in_time = sum(n for bound, n in by.items() if bound != "inf" and int(bound) <= at.late_ms)
+        late = every - in_time
+        if late >= max(1, at.late_least) and late > at.late_above * every:
+            wanted = format_duration(at.late_ms)
+            texts[channel] = f"{late} of {every} sends by {channel} began more than {wanted} late"
+    return texts
+
+
+def _lost(at: Thresholds, grown: Mapping[str, int]) -> Texts:
+    """Of sends it is not known whether they were made."""
+    within = format_duration(at.answers_lost_within_ms)
+    return {
+        channel: f"the provider's answer to {by[LOST]} sends by {channel} was lost within {within}"
+        for channel, by in _by_channel(grown).items()
+        if by.get(LOST, 0) > at.answers_lost_more_than
+    }
+
+
+def _closed(sight: Sight) -> Mapping[str, Callable[[int], str]]:
+    """A channel is closed."""
+    return {
+        channel: lambda ms, channel=channel, why=why: (
+            f"{channel} has been closed for {format_duration(ms)}: {why}"
+        )
+        for channel, why in sight.closed.items()
+    }
+
+
+class NotificationMetrics:
+    """The metrics of notifications; see `headway.server.metrics`.
+
+    Attributes:
+        families: all of them.
+    """
+
+    families: Sequence[Family] = FAMILIES
+
+    def __init__(self, store: Store, tally: Tally) -> None:
+        """Has read nothing.
+
+        Args:
+            store: where the notifications are jobs.
+            tally: what was counted.
+        """
+        self._store = store
+        self._tally = tally
+
+    async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
+        """See `Source.metrics`; without a store, what was counted is told all the same.
+
+        Raises:
+            StoreError: the directory was never read, or the store cannot tell now.
+        """
+        totals = await self._tally.totals()
+        found = [_outcomes(totals), _lateness(totals)]
+        if overview is None:
+            return found
+        closed, overdue = Samples(CLOSED), Samples(OVERDUE)
+        now_closed, late = await _channels(self._store), _overdue_ms(overview)
+        for channel in Channel:
+            closed.put(channel in now_closed, channel)
+            overdue.put(late.get(channel, 0) / 1000, channel)
+        return [*found, overdue.metric(), closed.metric()]
+
+
+def _outcomes(totals: Totals) -> Metric:
+    samples = Samples(OUTCOMES)
+    for (event, label), times in totals.items():
+        if event == Event.OUTCOME:
+            channel, _, outcome = label.partition(":")
+            samples.put(times, channel, outcome)
+    return samples.metric()
+
+
+def _lateness(totals: Totals) -> Metric:
+    metric = HistogramMetricFamily(LATENESS.name, LATENESS.help, labels=LATENESS.labels)
+    by = _by_channel({label: n for (event, label), n in totals.items() if event == Event.LATE})
+    for channel, counts in sorted(by.items()):
+        buckets: list[tuple[str, float]] = []
+        reached = 0
+        for bound in BUCKETS_MS:
+            reached += counts.get(str(bound), 0)
+            buckets.append((str(bound / 1000), reached))
+        buckets.append(("+Inf", sum(counts.values())))
+        total_s = totals.get((Event.LATE_MS, channel), 0) / 1000
+        metric.add_metric([channel], buckets, total_s)
+    return metric
+
+
+async def _channels(store: Store) -> dict[str, str]:
+    """Why channels are closed; only those that are."""
+    names = {slots_of(channel): str(channel) for channel in Channel}
+    page = await store.read(GatesQuery(names=tuple(names)))
+    return {names[one.name]: _why(one) for one in page.rows if one.closed_until is not None}
+
+
+def _why(gate: GateState) -> str:
+    return f"by {gate.closed_by}: {gate.closed_reason}"
+
+
+def _overdue_ms(overview: Overview) -> dict[str, int]:
+    lanes = {lane_of(channel): str(channel) for channel in Channel}
+    now = overview.stats.now
+    return {
+        lanes[one.name]: max(0, now - one.oldest_due_at)
+        for one in overview.lanes
+        if one.name in lanes and one.oldest_due_at is not None
+    }
+
+
+def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None:
+    """Add the rules and metrics of notifications to a server.
+
+    Args:
+        service: of the server; not yet answering.
+        tally: what is counted.
+        thresholds: from which values on the rules speak.
+
+    Raises:
+        InvalidValue: the server has rules of these names already.
+    """
+
+    async def see(facts: Facts) -> Sight | None:
+        if facts.overview is None:
+            return None
+        return Sight(
+            at=facts.at,
+            overdue_ms=_overdue_ms(facts.overview),
+            closed=await _channels(service.store),
+            totals=await tally.totals(),
+        )
+
+    service.alerts.add(
+        RuleBook(
+            rules=lambda: notification_rules(thresholds), see=see, runbooks=thresholds.runbooks
+        )
+    )
+    service.scrapes.add(NotificationMetrics(service.store, tally))

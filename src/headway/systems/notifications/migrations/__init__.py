@@ -1,0 +1,1 @@
+"""Migrations of the tables of `notifications`; each revision is named by its number."""

@@ -1,0 +1,192 @@
+"""A notification as it is told outside: its status and its history, read off its job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from headway.contract.views import JobView, RunView
+from headway.core.state import State
+from headway.systems.notifications.names import Priority, Status
+
+NOTED = {f"note {one}": one for one in (Status.SENT, Status.DELIVERED, Status.FAILED)}
+"""What notes say of a notification that has ended; the last one holds."""
+
+BACK = frozenset({"snoozed", "failed"})
+"""Outcomes of runs after which a notification is tried again: nothing was sent."""
+
+
+class Args(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of a notification's job."""
+
+    channels: list[str]
+    category: str
+    level: str
+    template: str | None = None
+    data: dict[str, Any] = {}
+    title: str = ""
+    text: str = ""
+    html: str | None = None
+    expires_at: int | None = None
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is recorded of a send: a job's progress while it awaits, its result at the end."""
+
+    status: Status
+    channel: str = ""
+    reason: str = ""
+
+
+_args = msgspec.json.Decoder(Args)
+_said = msgspec.json.Decoder(Said)
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One line of a notification's history.
+
+    Attributes:
+        status: that it came to.
+        at: when, ms UTC.
+        channel: by which; empty where none is concerned.
+        reason: why; may be empty.
+    """
+
+    status: Status
+    at: int
+    channel: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notification:
+    """A notification.
+
+    Attributes:
+        id: of it.
+        recipient: whose.
+        channels: in the order to be tried.
+        channel: the one that it was sent by, or that is tried next.
+        status: where it stands.
+        reason: why it failed or was skipped, or what is not known; may be empty.
+        category: such as otp.
+        priority: as it was given.
+        template: the id of a template; null for literal text.
+        created_at: when it was taken in, ms UTC.
+        due_at: when it was due first, ms UTC.
+        sent_at: when it was handed to its provider, ms UTC; null if it was not.
+        late_ms: from due to handed over; null if it was not.
+        attempts: sends that were begun.
+        events: its history, oldest first; empty in listings.
+    """
+
+    id: str
+    recipient: str
+    channels: tuple[str, ...]
+    channel: str
+    status: Status
+    reason: str
+    category: str
+    priority: Priority
+    template: str | None
+    created_at: int
+    due_at: int
+    sent_at: int | None
+    late_ms: int | None
+    attempts: int
+    events: tuple[Event, ...] = ()
+
+
+def read_args(args: bytes | Mapping[str, Any]) -> Args:
+    """The arguments of a job."""
+    return _args.decode(args) if isinstance(args, bytes) else msgspec.convert(args, Args)
+
+
+def body_of(said: Said) -> bytes:
+    """What is recorded of a send, as a signal carries it."""
+    return _encode(said)
+
+
+def said_of(job: JobView) -> Said | None:
+    """What is recorded of a notification's send; None for nothing."""
+    found = job.result if job.result is not None else job.progress
+    return None if found is None else _said.decode(found)
+
+
+def status_of(job: JobView) -> tuple[Status, str]:
+    """Where a notification stands, and why.
+
+    Args:
+        job: with its runs, and its trail if it may have been delivered after its end.
+    """
+    noted = next((one for one in reversed(job.trail) if one.what in NOTED), None)
+    if noted is not None:
+        return NOTED[noted.what], noted.reason
+    said = said_of(job)
+    if job.state is State.DEAD or (job.state is State.CANCELLED and _sent(job) is None):
+        failed = job.state is State.DEAD
+        return Status.FAILED if failed else Status.CANCELLED, job.reason
+    if said is not None:
+        return said.status, said.reason
+    ended = job.state in {State.SUCCEEDED, State.CANCELLED}
+    return Status.SENT if ended else Status.QUEUED, job.reason
+
+
+def notification_of(job: JobView, *, events: bool = False) -> Notification:
+    """A notification, of its job with its runs and its trail."""
+    args, (status, reason) = read_args(job.args), status_of(job)
+    sent = _sent(job)
+    due_at = job.runs[0].due_at if job.runs else job.due_at
+    handed_at = None if sent is None else sent.handed_at
+    return Notification(
+        id=job.id,
+        recipient=job.subject or "",
+        channels=tuple(args.channels),
+        channel=job.stage,
+        status=status,
+        reason=reason,
+        category=args.category,
+        priority=Priority(args.level),
+        template=args.template,
+        created_at=job.created_at,
+        due_at=due_at,
+        sent_at=handed_at,
+        late_ms=None if handed_at is None else max(0, handed_at - due_at),
+        attempts=sum(one.handed_at is not None for one in job.runs),
+        events=_events(job, status, reason) if events else (),
+    )
+
+
+def _events(job: JobView, status: Status, reason: str) -> tuple[Event, ...]:
+    found = [Event(status=Status.QUEUED, at=job.created_at, channel="", reason="")]
+    for run in job.runs:
+        found += _of_run(job, run)
+    if job.finished_at is not None and found[-1].status is not status:
+        found.append(Event(status=status, at=job.finished_at, channel=job.stage, reason=reason))
+    return tuple(found)
+
+
+def _of_run(job: JobView, run: RunView) -> list[Event]:
+    sent = run.run == job.run and status_of(job)[0] in {Status.SENT, Status.DELIVERED}
+    found: list[Event] = []
+    if run.handed_at is not None and sent:
+        said = said_of(job)
+        why = said.reason if said is not None and said.status is Status.SENT else ""
+        found.append(Event(status=Status.SENT, at=run.handed_at, channel=run.stage, reason=why))
+    elif run.error and run.ended_at is not None and run.run != job.run:
+        found.append(
+            Event(status=Status.FAILED, at=run.ended_at, channel=run.stage, reason=run.error)
+        )
+    return found
+
+
+def _sent(job: JobView) -> RunView | None:
+    """The last run, if it was handed over and has not gone back."""
+    last = job.runs[-1] if job.runs else None
+    sent = last is not None and last.handed_at is not None and last.outcome not in BACK
+    return last if sent else None

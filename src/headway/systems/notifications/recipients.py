@@ -1,0 +1,273 @@
+"""Recipients: where they are reached, and what they want; kept, changed, imported."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from apprise import Apprise
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from headway.core.errors import InvalidValue
+from headway.core.gates.hours import hours_spec
+from headway.core.zone import find_zone
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.asking import PageAsked
+from headway.server.bodies.body import Body, Several
+from headway.server.routes.router import router
+from headway.systems.directory.record_routes import Texts, add_routes
+from headway.systems.directory.records import (
+    NewRecord,
+    PersonName,
+    RecordChange,
+    Records,
+    not_null,
+)
+from headway.systems.notifications.desk import check_caller, directory_of
+from headway.systems.notifications.names import Channel
+from headway.systems.notifications.records import Recipient
+from headway.systems.notifications.templates import named_by_id
+from headway.systems.telephony.phone import check_phone
+
+MOST_DEVICES = 20
+MOST_OPT_OUTS = 100
+CLEARABLE = frozenset({"email", "phone", "webhook_url", "apprise"})
+"""Addresses; null takes one away."""
+
+_OPT_OUT = re.compile(rf"(?:\*|{'|'.join(Channel)})(?::[a-z0-9][a-z0-9_.-]{{0,39}})?", re.ASCII)
+_EMAIL = re.compile(r"[^@\s<>,;:\"\\]{1,64}@[^@\s<>,;:\"\\]{1,255}")
+_MARKS = re.compile(r"[;\s|]+")
+
+
+def _opt_out(text: str) -> str:
+    if _OPT_OUT.fullmatch(text) is None or text == "*":
+        message = f"{text[:60]!r} is not an opt-out"
+        raise InvalidValue(
+            message,
+            hint=f'a channel ({", ".join(Channel)}), or with a category: "email:news", "*:news"',
+        )
+    return text
+
+
+def _hours(text: str) -> str:
+    hours_spec(text)
+    return text
+
+
+def _zone(text: str) -> str:
+    return find_zone(text).key
+
+
+def _email(text: str) -> str:
+    if _EMAIL.fullmatch(text) is None:
+        message = f"{text[:60]!r} is not an e-mail address"
+        raise InvalidValue(message, hint="such as ada@example.org, without a name")
+    return text
+
+
+def _phone(text: str) -> str:
+    return check_phone("it", text)
+
+
+def _apprise(text: str) -> str:
+    # The text is not repeated: it may hold a password.
+    if Apprise.instantiate(text) is None:  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
+        message = "it is not a URL that apprise knows"
+        raise InvalidValue(message, hint="such as ntfy://example.org/topic")
+    return text
+
+
+Device = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[\x21-\x7e]+$")]
+Zone = Annotated[str, AfterValidator(_zone), Field(max_length=64, examples=["Europe/Berlin"])]
+Email = Annotated[str, Field(max_length=320, examples=["ada@example.org"]), AfterValidator(_email)]
+Phone = Annotated[str, Field(examples=["+14155550100"]), AfterValidator(_phone)]
+WebhookUrl = Annotated[str, Field(pattern=r"^https?://[^\s/?#]+[^\s]*$", max_length=2_000)]
+AppriseUrl = Annotated[str, Field(min_length=1, max_length=1_000), AfterValidator(_apprise)]
+
+
+class Preferences(Body):
+    """What a recipient wants; read when a notification is sent, not when it is taken in."""
+
+    opt_out: Annotated[
+        Several[Annotated[str, AfterValidator(_opt_out)]], Field(max_length=MOST_OPT_OUTS)
+    ] = Field(
+        default=[],
+        description="Channels, or categories in one channel or all: sms, email:news, *:news.",
+        examples=[["sms", "*:news"]],
+    )
+    quiet_hours: Annotated[str, AfterValidator(_hours)] | None = Field(
+        default=None,
+        description="Local times at which nothing but what is urgent is sent.",
+        examples=["22:00-07:00"],
+    )
+
+
+class RecipientBody(NewRecord):
+    """A recipient to be kept."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"id": "ada", "email": "ada@example.org"}]}
+    )
+
+    name: PersonName = Field(description="For people; the id if not given.")
+    tz: Zone = Field(default="UTC", description="In which quiet hours hold.")
+    preferences: Preferences = Field(default=Preferences(), description="What it wants.")
+    devices: Annotated[Several[Device], Field(max_length=MOST_DEVICES)] = Field(
+        default=[], description="Tokens for push; all of them are sent to."
+    )
+    email: Email | None = Field(default=None, description="An address, without a name.")
+    phone: Phone | None = Field(default=None, description="E.164.")
+    webhook_url: WebhookUrl | None = Field(default=None, description="Where JSON is posted.")
+    apprise: AppriseUrl | None = Field(default=None, description="A URL of apprise.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        return named_by_id(value)
+
+
+class RecipientChange(RecordChange):
+    """What is changed of a recipient; what is not said stays."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"preferences": {"opt_out": ["sms"]}}]}
+    )
+
+    name: PersonName | None = None
+    tz: Zone | None = None
+    preferences: Preferences | None = Field(default=None, description="All of them.")
+    devices: Annotated[Several[Device], Field(max_length=MOST_DEVICES)] | None = None
+    email: Email | None = Field(default=None, description="Null takes it away; so below.")
+    phone: Phone | None = None
+    webhook_url: WebhookUrl | None = None
+    apprise: AppriseUrl | None = None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What was said; an address may be null.
+
+        Raises:
+            InvalidValue: something else is to be null.
+        """
+        given = self.model_dump(exclude_unset=True)
+        not_null({name: one for name, one in given.items() if name not in CLEARABLE})
+        if self.preferences is not None:
+            given["preferences"] = self.preferences.model_dump()
+        return given
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecipientView:
+    """A recipient.
+
+    Attributes:
+        id: names it in paths.
+        name: for people.
+        tz: an IANA zone.
+        preferences: what it wants.
+        devices: tokens for push.
+        email: an address; null for none.
+        phone: E.164; null for none.
+        webhook_url: where JSON is posted; null for nowhere.
+        apprise: a URL, which may hold a password: a caller who cannot change it sees only how it
+            begins.
+        version: counts changes; the ETag.
+    """
+
+    id: str
+    name: str
+    tz: str
+    preferences: dict[str, Any]
+    devices: tuple[str, ...]
+    email: str | None
+    phone: str | None
+    webhook_url: str | None
+    apprise: str | None
+    version: int
+
+
+def _listed(text: str) -> list[str]:
+    return [one for one in _MARKS.split(text) if one]
+
+
+def _object(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        message = f"it is not JSON: {error}"
+        raise InvalidValue(message) from None
+
+
+class Recipients(Records[Recipient, RecipientBody]):
+    """The recipients."""
+
+    table = Recipient
+    body = RecipientBody
+    needed: ClassVar[Sequence[str]] = ("id",)
+    known: ClassVar[Sequence[str]] = (
+        "name",
+        "tz",
+        "preferences",
+        "devices",
+        "email",
+        "phone",
+        "webhook_url",
+        "apprise",
+    )
+    parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
+        "devices": _listed,
+        "preferences": _object,
+    }
+
+    def check(self, caller: Caller) -> None:
+        """See `check_caller`."""
+        check_caller(caller)
+
+    def view(self, record: Recipient, caller: Caller) -> RecipientView:
+        """A recipient as a caller may see it."""
+        apprise = record.apprise
+        if apprise is not None and Permission.DEFINE not in caller.may:
+            apprise = f"{apprise.partition(':')[0]}://…"
+        return RecipientView(
+            id=record.id,
+            name=record.name,
+            tz=record.tz,
+            preferences=record.preferences,
+            devices=tuple(record.devices),
+            email=record.email,
+            phone=record.phone,
+            webhook_url=record.webhook_url,
+            apprise=apprise,
+            version=record.version,
+        )
+
+
+RECIPIENTS = Recipients()
+
+
+ROUTES = router("system: notifications", prefix="/recipients")
+
+add_routes(
+    ROUTES,
+    RECIPIENTS,
+    directory=directory_of,
+    asked=PageAsked,
+    changed=RecipientChange,
+    view=RecipientView,
+    texts=Texts(
+        prefix="notify",
+        example="ada",
+        listing="Lists recipients by id.",
+        one="A recipient.",
+        add="Adds a recipient.",
+        change="Changes a recipient; it holds for the very next send.",
+        remove="Removes a recipient; what still waits for it fails.",
+        imported="Imports CSV with the column id, and name, tz, preferences (JSON), devices, "
+        "email, phone, webhook_url, apprise if any.\n\nA recipient that exists already is changed. "
+        "All rows or none, unless `partial`.",
+    ),
+)

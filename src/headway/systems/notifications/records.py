@@ -1,0 +1,74 @@
+"""What the system keeps besides jobs: recipients, message templates, and keys of duplicates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, LargeBinary, String, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from headway.systems.directory.naming import naming
+from headway.systems.directory.records import Record
+
+DIGEST_BYTES = 16
+"""Of a dedupe key: among a billion of them two are the same with a chance of 1 in 10^21."""
+
+
+class Base(DeclarativeBase):
+    """The tables of this system."""
+
+    metadata = naming()
+
+
+class Recipient(Record, Base):
+    """Somebody or something that is notified.
+
+    Attributes:
+        tz: an IANA zone, in which quiet hours hold.
+        preferences: `opt_out` and `quiet_hours`, as `recipients.Preferences` has them.
+        devices: tokens for push.
+        email: an address; None for none.
+        phone: E.164; None for none.
+        webhook_url: where JSON is posted; None for nowhere.
+        apprise: a URL of apprise, which may hold a password; None for none.
+    """
+
+    __tablename__ = "notify_recipients"
+
+    tz: Mapped[str] = mapped_column(String(64))
+    preferences: Mapped[dict[str, Any]] = mapped_column(JSON)
+    devices: Mapped[list[str]] = mapped_column(JSON)
+    email: Mapped[str | None] = mapped_column(String(320))
+    phone: Mapped[str | None] = mapped_column(String(16), index=True)
+    webhook_url: Mapped[str | None] = mapped_column(Text)
+    apprise: Mapped[str | None] = mapped_column(Text)
+
+
+class MessageTemplate(Record, Base):
+    """What a notification says, in each channel.
+
+    Attributes:
+        channels: by channel, or `default` for all others: `title`, `text` and `html`, in Jinja2.
+    """
+
+    __tablename__ = "notify_templates"
+
+    channels: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+class DedupeKey(Base):
+    """The first notification with a dedupe key; see `dedupe`.
+
+    Attributes:
+        digest: of recipient, channel and key.
+        id: of the notification.
+        until_at: from when on the key is free again, ms UTC.
+    """
+
+    __tablename__ = "notify_keys"
+
+    digest: Mapped[bytes] = mapped_column(LargeBinary(DIGEST_BYTES), primary_key=True)
+    id: Mapped[str] = mapped_column(String(36))
+    until_at: Mapped[int] = mapped_column(BigInteger, index=True)
+
+    __table_args__ = ({"sqlite_with_rowid": False},)

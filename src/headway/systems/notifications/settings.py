@@ -1,0 +1,87 @@
+"""The table [notifications] of headway.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from headway.systems.notifications.names import Channel
+from headway.systems.telephony.settings_table import Span, Table, read_table
+
+DAY_MS = 86_400_000
+Shortest = Annotated[Span, Field(ge=1)]
+
+
+class ChannelSettings(Table):
+    """How much a channel's provider takes; by all workers together.
+
+    Attributes:
+        at_once: sends that run at once.
+        rate: sends in any window of `per`; None for as many as there are.
+        per: the window, ms.
+        closed_for: how long a 429 closes the channel where the provider does not say how long, ms.
+    """
+
+    at_once: int = Field(default=50, ge=1, le=100_000)
+    rate: int | None = Field(default=None, ge=1)
+    per: Shortest = 1_000
+    closed_for: Shortest = 30_000
+
+
+class NotificationSettings(Table):
+    """What holds for all notifications; spans are milliseconds once they are read.
+
+    Attributes:
+        channels: how much each provider takes.
+        urgent: categories that are sent first, never spread, and in quiet hours too.
+        jitter: notifications of low priority are spread over so long; never before their time.
+        dedupe_window: from the first accepted one on, for how long others are its duplicates.
+        attempts: how often a channel is tried whose provider cannot be reached.
+        answer_within: until when a provider must have answered; then its answer is lost.
+        delivery_within: how long a delivery event is waited for; then it stays SENT.
+        keep: how long an ended notification is kept.
+        unsubscribe_url: where one click ends a category; `{recipient}` and `{category}` are
+            replaced. None for none.
+        senders: see `senders.settings`.
+        alerts: thresholds.
+    """
+
+    channels: dict[Channel, ChannelSettings] = Field(default={})
+    urgent: list[str] = Field(default=["otp", "alert"])
+    jitter: Span = 300_000
+    dedupe_window: Shortest = DAY_MS
+    attempts: int = Field(default=6, ge=1, le=1_000)
+    answer_within: Annotated[Span, Field(ge=1_000)] = 180_000
+    delivery_within: Shortest = 3 * DAY_MS
+    keep: Shortest = 30 * DAY_MS
+    unsubscribe_url: str | None = Field(default=None, pattern=r"^https://\S+$")
+    senders: dict[str, Any] = Field(default={}, repr=False)
+    alerts: dict[str, Any] = Field(default={})
+
+    @model_validator(mode="after")
+    def _kept_long_enough(self) -> Self:
+        if self.keep < self.dedupe_window:
+            message = "keep is shorter than dedupe_window: duplicates get the first one's id"
+            raise ValueError(message)
+        return self
+
+    def channel(self, channel: Channel) -> ChannelSettings:
+        """How much a channel's provider takes."""
+        return self.channels.get(channel, _DEFAULT)
+
+
+_DEFAULT = ChannelSettings()
+
+
+def read_settings(written: Mapping[str, object]) -> NotificationSettings:
+    """Read the table [notifications].
+
+    Args:
+        written: as the file or the environment says it.
+
+    Raises:
+        InvalidValue: a key is unknown or a value unusable; the message names it.
+    """
+    return read_table("notifications", NotificationSettings, written)

@@ -1,0 +1,209 @@
+"""Intake over HTTP: checked by index, spread, exact about duplicates, cancelled, told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from headway.core.errors import StoreUnavailable
+from headway.systems.notifications import intake
+from headway.systems.notifications.intake import HIGH, LOW, NORMAL, URGENT
+from tests.server.problems import problem
+from tests.systems.notifications.notify_rig import NotifyRig, notifying
+
+# Of apprise's own imports.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
+
+LATER = "2036-01-01T00:00Z"
+
+
+async def dedupe_count(notify: NotifyRig) -> int:
+    async with notify.desk.directory.read() as session:
+        return (await session.execute(text("SELECT count(*) FROM notify_keys"))).scalar_one()
+
+
+async def test_a_notification_in_the_past_is_due_now_and_one_ahead_then(tmp_path: Path):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        now = await notify.rig.service.now()
+        past = await notify.job(await notify.send(scheduled_at="2001-01-01T00:00Z"))
+        assert past.due_at >= now
+        ahead = await notify.job(await notify.send(scheduled_at=LATER))
+        assert ahead.due_at == 2_082_758_400_000
+        assert str(ahead.state) == "scheduled"
+
+
+async def test_otps_and_alerts_come_first_and_only_low_priority_is_spread(tmp_path: Path):
+    async with notifying(tmp_path, work=False, jitter="1h") as notify:
+        await notify.ada()
+        spread: set[int] = set()
+        for more, priority in (
+            ({"priority": "low", "category": "otp"}, URGENT),
+            ({"priority": "normal", "category": "alert"}, URGENT),
+            ({"priority": "high"}, HIGH),
+            ({}, NORMAL),
+        ):
+            job = await notify.job(await notify.send(scheduled_at=LATER, **more))
+            assert (job.priority, job.due_at) == (priority, 2_082_758_400_000)
+        for _ in range(8):
+            job = await notify.job(await notify.send(scheduled_at=LATER, priority="low"))
+            assert job.priority == LOW
+            assert 0 <= job.due_at - 2_082_758_400_000 <= 3_600_000
+            spread.add(job.due_at)
+        assert len(spread) > 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"recipient": "nobody"}, "no recipient 'nobody'"),
+        ({"template": "nothing", "text": ""}, "no template 'nothing'"),
+        ({"channel": "fax"}, "channel"),
+        ({"channels": ["email", "sms"]}, "give `channel`, or `channels`"),
+        ({"text": ""}, "template"),
+        ({"title": "x", "text": ""}, "`text` is empty"),
+        ({"template": "x"}, "template"),
+        ({"priority": "urgent"}, "priority"),
+        ({"scheduled_at": "tomorrow"}, "scheduled_at"),
+        ({"scheduled_at": 1_900_000_000}, "milliseconds"),
+        ({"category": "A b"}, "category"),
+        ({"dedupe": "k"}, "dedupe"),
+    ],
+)
+async def test_one_bad_item_of_a_list_is_told_by_its_index_and_nothing_is_stored(
+    tmp_path: Path, wrong: dict[str, Any], said: str
+):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        good = {"recipient": "ada", "channel": "email", "text": "hello"}
+        reply = await notify.call("POST", "/notifications", [good, good, {**good, **wrong}])
+        told = problem(reply, 422, "invalid_value")
+        assert "2" in told["detail"]
+        assert said in reply.text
+        assert (await notify.ok("GET", "/notifications"))["rows"] == []
+
+
+async def test_a_channel_that_nothing_sends_by_is_refused(tmp_path: Path):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        del notify.boxes[next(one for one in notify.boxes if one == "sms")]
+        body = {"recipient": "ada", "channel": "sms", "text": "hello"}
+        reply = await notify.call("POST", "/notifications", body)
+        assert "[notifications.senders.sms]" in problem(reply, 422, "invalid_value")["hint"]
+
+
+async def test_a_duplicate_gets_the_first_ones_id_and_sends_nothing(tmp_path: Path):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        await notify.ok("POST", "/recipients", {"id": "bo", "email": "b@example.org"}, 201)
+        first = await notify.send(dedupe_key="k", text="one")
+        assert await notify.send(dedupe_key="k", text="another text") == first
+        others = [
+            await notify.send(dedupe_key="k2"),
+            await notify.send(dedupe_key="k", channel="sms"),
+            await notify.send(dedupe_key="k", recipient="bo"),
+            await notify.send(),
+        ]
+        assert len({first, *others}) == 5
+        body = {"recipient": "ada", "channel": "email", "text": "x", "dedupe_key": "k"}
+        told = await notify.ok("POST", "/notifications", [body, {**body, "dedupe_key": "n"}] * 2)
+        rows = told["notifications"]
+        assert [one["created"] for one in rows] == [False, True, False, False]
+        assert rows[0]["id"] == rows[2]["id"] == first
+        assert rows[1]["id"] == rows[3]["id"]
+
+
+async def test_the_window_runs_from_the_first_accepted_one_and_no_duplicate_restarts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path, work=False, dedupe_window="1h") as notify:
+        await notify.ada()
+        service = notify.rig.service
+        start = await service.now()
+        at = start
+
+        async def now() -> int:
+            return at
+
+        monkeypatch.setattr(service, "now", now)
+        first = await notify.send(dedupe_key="k")
+        at = start + 3_599_999
+        assert await notify.send(dedupe_key="k") == first
+        at = start + 3_600_000
+        second = await notify.send(dedupe_key="k")
+        assert second != first
+        assert await notify.send(dedupe_key="k") == second
+
+
+async def test_keys_that_are_over_are_removed_by_those_that_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path, work=False, dedupe_window="1h") as notify:
+        await notify.ada()
+        service = notify.rig.service
+        start = await service.now()
+        at = start
+
+        async def now() -> int:
+            return at
+
+        monkeypatch.setattr(service, "now", now)
+        body = {"recipient": "ada", "channel": "email", "text": "x"}
+        for hour in range(4):
+            at = start + hour * 3_600_000
+            many = [{**body, "dedupe_key": f"{hour} {n}"} for n in range(40)]
+            assert (await notify.call("POST", "/notifications", many)).status_code < 300
+            assert await dedupe_count(notify) <= 80
+        assert await dedupe_count(notify) == 40
+
+
+async def test_a_key_whose_notification_was_never_stored_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+
+        async def away(*_: object, **__: object) -> list[Any]:
+            message = "away"
+            raise StoreUnavailable(message)
+
+        body = {"recipient": "ada", "channel": "email", "text": "x", "dedupe_key": "k"}
+        with monkeypatch.context() as patch:
+            patch.setattr(intake, "send_jobs", away)
+            reply = await notify.call("POST", "/notifications", body)
+            problem(reply, 503, "store_unavailable")
+        told = await notify.ok("POST", "/notifications", body, 201)
+        assert told["created"]
+        assert (await notify.get(told["id"]))["status"] == "QUEUED"
+        assert await notify.send(dedupe_key="k") == told["id"]
+
+
+async def test_a_queued_notification_is_cancelled_and_a_sent_one_is_not(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        ahead = await notify.send(scheduled_at=LATER)
+        told = await notify.ok("DELETE", f"/notifications/{ahead}")
+        assert told == {"id": ahead, "status": "CANCELLED"}
+        assert (await notify.get(ahead))["events"][-1]["status"] == "CANCELLED"
+        problem(await notify.call("DELETE", f"/notifications/{ahead}"), 409, "invalid_state")
+        sent = await notify.send()
+        await notify.becomes(sent, "SENT")
+        problem(await notify.call("DELETE", f"/notifications/{sent}"), 409, "invalid_state")
+        assert [one.id for one in notify.email.got] == [sent]
+        nothing = "01a20583-0ba2-70d6-ab1c-bb234e54c475"
+        problem(await notify.call("GET", f"/notifications/{nothing}"), 404, "unknown_record")
+
+
+async def test_ten_thousand_are_taken_in_with_one_request(tmp_path: Path):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        body = {"recipient": "ada", "channel": "email", "text": "x", "scheduled_at": LATER}
+        many = [{**body, "dedupe_key": f"k{n}"} for n in range(10_000)]
+        reply = await notify.call("POST", "/notifications", many)
+        assert reply.status_code < 300, reply.text
+        rows = reply.json()["notifications"]
+        assert len({one["id"] for one in rows}) == 10_000
+        problem(await notify.call("POST", "/notifications", [*many, body]), 422, "invalid_value")

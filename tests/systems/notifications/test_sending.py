@@ -1,0 +1,423 @@
+"""Sending: preferences at the send, fallback, gates, at most once; statuses by what is said."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from headway.contract.claims import ClaimRequest
+from headway.contract.outcomes import HandedOver, SettleRequest
+from headway.contract.views import GatesQuery
+from headway.core.errors import StoreUnavailable
+from headway.runtime.timing import REAL
+from headway.systems.notifications import delivery, sending
+from headway.systems.notifications.names import slots_of
+from headway.systems.notifications.senders.sender import (
+    Accepted,
+    DeliveryEvent,
+    Limited,
+    Message,
+    Outcome,
+    Refused,
+    Unavailable,
+    Unsure,
+)
+from tests.server.problems import problem
+from tests.servers.stores import NewUrl
+from tests.systems.notifications.notify_rig import NotifyRig, notifying
+
+# Of apprise's own imports.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
+
+
+def word(provider_id: str, *, delivered: bool = True, **more: object) -> DeliveryEvent:
+    given: dict[str, object] = {"event": "e1", "reason": "", "gone": False, **more}
+    return DeliveryEvent(provider_id=provider_id, delivered=delivered, **given)  # pyright: ignore[reportArgumentType]
+
+
+def quiet_now() -> str:
+    """Quiet hours that began an hour ago and end in about two."""
+    now = datetime.fromtimestamp(REAL.wall_at() / 1000, UTC)
+    start, end = now - timedelta(hours=1), now + timedelta(hours=2)
+    return f"{start:%H:%M}-{end:%H:%M}"
+
+
+async def test_an_accepted_one_is_sent_holds_nothing_and_is_delivered_by_the_webhook(
+    tmp_path: Path,
+):
+    async with notifying(tmp_path, channels={"email": {"at_once": 1}}) as notify:
+        await notify.ada()
+        one = await notify.send(title="T", html="<p>x</p>", data={"a": 1})
+        told = await notify.becomes(one, "SENT")
+        assert told["late_ms"] == told["sent_at"] - told["due_at"]
+        (got,) = notify.email.got
+        assert (got.to, got.title, got.text, got.html) == (
+            "ada@example.org",
+            "T",
+            "hello",
+            "<p>x</p>",
+        )
+        # The only place is free again, though the first still awaits its delivery.
+        await notify.becomes(await notify.send(), "SENT")
+        await delivery.hear(notify.desk, word(f"p-{one}-1"))
+        told = await notify.get(one)
+        assert told["status"] == "DELIVERED"
+        assert [event["status"] for event in told["events"]] == ["QUEUED", "SENT", "DELIVERED"]
+        await delivery.hear(notify.desk, word(f"p-{one}-1"))
+        assert await notify.get(one) == told
+
+
+async def test_a_webhook_that_comes_before_the_answer_is_not_lost(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+
+        async def early(message: Message) -> Outcome:
+            await delivery.hear(notify.desk, word("early"))
+            return Accepted("early")
+
+        notify.email.answers.append(early)
+        await notify.becomes(await notify.send(), "DELIVERED")
+
+
+async def test_one_that_nothing_tells_of_is_settled_as_sent(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        notify.email.ids = False
+        one = await notify.send()
+        await notify.becomes(one, "SENT")
+        assert str((await notify.job(one)).state) == "succeeded"
+        # What is said after its end is its status all the same.
+        told = await notify.ok("POST", f"/notifications/{one}/delivered")
+        assert told == {"id": one, "status": "DELIVERED"}
+
+
+async def test_the_app_confirms_a_push_and_nothing_that_was_not_sent(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada(devices=["d1", "d2"])
+        one = await notify.send(channel="push")
+        await notify.becomes(one, "SENT")
+        assert [got.to for got in notify.push.got] == ["d1", "d2"]
+        await notify.ok("POST", f"/notifications/{one}/delivered")
+        await notify.ok("POST", f"/notifications/{one}/delivered")
+        assert (await notify.get(one))["status"] == "DELIVERED"
+        ahead = await notify.send(scheduled_at="1h")
+        reply = await notify.call("POST", f"/notifications/{ahead}/delivered")
+        problem(reply, 409, "invalid_state")
+
+
+async def test_an_opt_out_after_intake_holds_for_the_very_next_send(tmp_path: Path):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        waits = [
+            await notify.send(channel="sms", category="otp"),
+            await notify.send(category="news"),
+            await notify.send(category="otp"),
+        ]
+        preferences = {"opt_out": ["sms", "*:news"]}
+        await notify.ok("PATCH", "/recipients/ada", {"preferences": preferences})
+        notify.work()
+        told = await notify.becomes(waits[0], "SKIPPED")
+        assert told["reason"] == "opted out of sms"
+        assert (await notify.becomes(waits[1], "SKIPPED"))["reason"] == "opted out of *:news"
+        await notify.becomes(waits[2], "SENT")
+        assert notify.sms.got == []
+
+
+async def test_quiet_hours_hold_back_until_their_end_all_but_otps_and_alerts(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada(preferences={"quiet_hours": quiet_now()})
+        quiet = await notify.send()
+        await notify.becomes(await notify.send(category="otp"), "SENT")
+        await notify.becomes(await notify.send(category="alert"), "SENT")
+
+        async def snoozed() -> bool:
+            return str((await notify.job(quiet)).state) == "scheduled"
+
+        await notify.until(snoozed)
+        job = await notify.job(quiet)
+        ahead = timedelta(milliseconds=job.due_at - REAL.wall_at())
+        assert timedelta(hours=1, minutes=58) < ahead <= timedelta(hours=2)
+        assert (job.attempt, len(notify.email.got)) == (0, 2)
+
+
+async def test_a_directory_that_is_away_puts_off_and_never_assumes_consent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sending, "AWAY", "10ms")
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        reader = notify.desk.reader
+        read, asked = reader.read, asyncio.Event()
+        tries = 0
+
+        async def away(*_: object) -> object:
+            nonlocal tries
+            tries += 1
+            if tries >= 3:
+                asked.set()
+            message = "away"
+            raise StoreUnavailable(message)
+
+        monkeypatch.setattr(reader, "read", away)
+        one = await notify.send()
+        async with asyncio.timeout(60):
+            await asked.wait()
+        assert notify.email.got == []
+        assert (await notify.get(one))["status"] == "QUEUED"
+        monkeypatch.setattr(reader, "read", read)
+        await notify.becomes(one, "SENT")
+
+
+async def test_a_refusal_and_an_opt_out_fall_on_to_the_next_channel_in_one_timeline(
+    tmp_path: Path,
+):
+    async with notifying(tmp_path) as notify:
+        await notify.ada(preferences={"opt_out": ["sms"]})
+        notify.push.answers.append(Refused("BadDeviceToken", gone=True))
+        one = await notify.send(channels=["push", "sms", "email"])
+        told = await notify.becomes(one, "SENT")
+        assert told["channel"] == "email"
+        assert [got.channel for got in notify.email.got] == ["email"]
+        (row,) = (await notify.ok("GET", "/recipients/ada/timeline"))["rows"]
+        assert [(event["status"], event["channel"]) for event in row["events"]] == [
+            ("QUEUED", ""),
+            ("FAILED", "push"),
+            ("SENT", "email"),
+        ]
+        # The device is retired: the next one goes to e-mail without asking it.
+        assert (await notify.ok("GET", "/recipients/ada"))["devices"] == []
+        two = await notify.send(channels=["push", "sms"])
+        told = await notify.becomes(two, "SKIPPED")
+        assert told["reason"] == "no push address; opted out of sms"
+
+
+async def test_a_refusal_by_the_last_channel_fails_with_the_providers_reason(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        notify.email.answers.append(Refused("550 no such user", gone=True))
+        told = await notify.becomes(await notify.send(), "FAILED")
+        assert told["reason"] == "email: 550 no such user"
+        assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
+
+
+async def test_a_bounce_falls_on_to_the_next_channel_or_fails(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        one = await notify.send(channels=["email", "sms"])
+        await notify.becomes(one, "SENT")
+        bounce = word(f"p-{one}-1", delivered=False, reason="bounced", gone=True)
+        await delivery.hear(notify.desk, bounce)
+
+        async def by_sms() -> bool:
+            return bool(notify.sms.got)
+
+        await notify.until(by_sms)
+        told = await notify.becomes(one, "SENT")
+        assert told["channel"] == "sms"
+        assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
+        failed = word(f"p-{one}-1", delivered=False, reason="unknown number", event="e2")
+        # The provider's ids are of their own channel: this one is of the sms.
+        await delivery.hear(notify.desk, failed)
+        assert (await notify.becomes(one, "FAILED"))["reason"] == "sms: unknown number"
+
+
+async def test_a_limit_closes_the_channel_until_its_time_and_uses_no_attempt(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        notify.email.answers.append(Limited("429", retry_after_ms=3_600_000))
+        one = await notify.send()
+        gate = slots_of(next(c for c in notify.boxes if c == "email"))
+
+        async def closed() -> bool:
+            (state,) = (await notify.store.read(GatesQuery(names=(gate,)))).rows
+            return state.closed_until is not None
+
+        await notify.until(closed)
+        two = await notify.send(category="otp")
+        await notify.becomes(await notify.send(channel="sms"), "SENT")
+        job = await notify.job(one)
+        assert (job.attempt, len(notify.email.got)) == (0, 1)
+        assert {(await notify.get(each))["status"] for each in (one, two)} == {"QUEUED"}
+        reply = await notify.call("DELETE", f"/v1/closures/{gate}")
+        assert reply.status_code < 300, reply.text
+        await notify.becomes(one, "SENT")
+        await notify.becomes(two, "SENT")
+
+
+async def test_a_provider_that_is_away_is_tried_again_then_the_next_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path, attempts=2) as notify:
+        await notify.ada()
+        notify.email.answers += [Unavailable("no route"), Unavailable("no route")]
+        one = await notify.send(channels=["email", "sms"])
+
+        async def tried() -> bool:
+            return (await notify.job(one)).attempt == 1 and len(notify.email.got) == 1
+
+        await notify.until(tried)
+
+        async def run_now() -> bool:
+            await notify.call("POST", f"/v1/jobs/{one}/run-now", {})
+            return bool(notify.sms.got)
+
+        await notify.until(run_now)
+        assert len(notify.email.got) == 2
+        told = await notify.becomes(one, "SENT")
+        assert told["channel"] == "sms"
+
+
+async def test_an_answer_that_is_lost_is_reported_and_never_sent_again(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+
+        async def broken(_: Message) -> Outcome:
+            message = "a bug"
+            raise RuntimeError(message)
+
+        notify.email.answers += [Unsure("timed out"), broken]
+        told = await notify.becomes(await notify.send(channels=["email", "sms"]), "SENT")
+        assert told["reason"] == "sent, answer lost: timed out"
+        told = await notify.becomes(await notify.send(channels=["email", "sms"]), "SENT")
+        assert told["reason"].startswith("sent, answer lost: RuntimeError")
+        assert (len(notify.email.got), notify.sms.got) == (2, [])
+
+
+async def test_a_worker_that_is_stopped_during_a_send_leaves_one_send_and_the_report(
+    tmp_path: Path,
+):
+    async with notifying(tmp_path, work=False, answer_within="1s") as notify:
+        await notify.ada()
+        reached = asyncio.Event()
+
+        async def never(_: Message) -> Outcome:
+            reached.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        notify.email.answers.append(never)
+        worker = notify.work()
+        one = await notify.send(channels=["email", "sms"])
+        async with asyncio.timeout(60):
+            await reached.wait()
+        assert (await notify.get(one))["status"] == "QUEUED"
+        await notify.stop(worker, now=True)
+        notify.work()
+        told = await notify.becomes(one, "SENT")
+        assert told["reason"] == "sent, answer lost"
+        assert (len(notify.email.got), notify.sms.got) == (1, [])
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite", "postgresql", "redis"])
+async def test_of_a_worker_that_dies_after_the_hand_over_the_send_is_reported_not_repeated(
+    tmp_path: Path, new_url: NewUrl, where: str
+):
+    async with notifying(tmp_path, new_url(where), work=False) as notify:
+        await notify.ada()
+        one = await notify.send(channels=["email", "sms"])
+        claim = ClaimRequest(worker="dies", request=1, lanes=(("notify.email", 1),), lease_ms=300)
+        (claimed,) = (await notify.store.claim(claim)).jobs
+        handed = HandedOver(one, claimed.run, key=f"{one}:{claimed.run}", timeout_ms=3_600_000)
+        await notify.store.settle(SettleRequest(worker="dies", outcomes=(handed,)))
+        notify.work()
+        told = await notify.becomes(one, "SENT")
+        assert told["reason"] == "sent, answer lost"
+        assert (notify.email.got, notify.sms.got) == ([], [])
+        await notify.becomes(await notify.send(), "SENT")
+
+
+async def test_a_worker_that_stood_still_after_reading_sends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        reads = iter([0.0, 1.5])
+        real = REAL.monotonic
+
+        class Clock:
+            def __getattr__(self, name: str) -> object:
+                return getattr(REAL, name)
+
+            def monotonic(self) -> float:
+                return next(reads, real())
+
+        monkeypatch.setattr(notify.desk.parts, "timing", Clock())
+        one = await notify.send()
+        await notify.becomes(one, "SENT")
+        assert len(notify.email.got) == 1
+        assert next(run.outcome for run in (await notify.job(one)).runs) == "snoozed"
+
+
+async def test_one_that_has_expired_or_whose_recipient_is_gone_fails(tmp_path: Path):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        await notify.ok("POST", "/recipients", {"id": "bo", "email": "b@example.org"}, 201)
+        late = await notify.send(expires_at="1ms")
+        gone = await notify.send(recipient="bo")
+        await notify.ok("DELETE", "/recipients/bo", status=204)
+        notify.work()
+        assert "expired" in (await notify.becomes(late, "FAILED"))["reason"]
+        assert "no recipient 'bo'" in (await notify.becomes(gone, "FAILED"))["reason"]
+        assert notify.email.got == []
+
+
+async def test_a_template_that_cannot_be_rendered_fails_with_its_place(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        text = {"text": "Hi\n{{ name }}"}
+        body = {"id": "hello", "channels": {"email": text}}
+        await notify.ok("POST", "/message-templates", body, 201)
+        good = await notify.send(text="", template="hello", data={"name": "Ada"})
+        await notify.becomes(good, "SENT")
+        assert notify.email.got[0].text == "Hi\nAda"
+        bad = await notify.send(text="", template="hello")
+        told = await notify.becomes(bad, "FAILED")
+        assert told["reason"] == "template 'hello', email.text, line 2: 'name' is undefined"
+
+
+async def test_urgent_ones_are_sent_first_of_what_waits(tmp_path: Path):
+    async with notifying(
+        tmp_path, work=False, jitter="0s", channels={"email": {"at_once": 1}}
+    ) as notify:
+        await notify.ada()
+        order = [
+            await notify.send(priority="low"),
+            await notify.send(),
+            await notify.send(priority="high"),
+            await notify.send(category="otp", priority="low"),
+        ]
+        notify.work(concurrency=1)
+        for one in order:
+            await notify.becomes(one, "SENT")
+        assert [got.id for got in notify.email.got] == order[::-1]
+
+
+async def test_a_stop_by_sms_is_an_opt_out_of_the_channel(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        assert await delivery.set_sms_opt_out(notify.desk, "+14155550100") == 1
+        told = await notify.becomes(await notify.send(channel="sms", category="otp"), "SKIPPED")
+        assert told["reason"] == "opted out of sms"
+        assert notify.sms.got == []
+
+
+async def _after_its_time(notify: NotifyRig, one: str) -> None:
+    async def settled() -> bool:
+        return (await notify.job(one)).finished_at is not None
+
+    await notify.until(settled)
+
+
+async def test_one_whose_delivery_is_never_told_stays_sent_after_its_time(tmp_path: Path):
+    async with notifying(tmp_path, delivery_within="50ms") as notify:
+        await notify.ada()
+        one = await notify.send()
+        await _after_its_time(notify, one)
+        told = await notify.get(one)
+        assert (told["status"], told["reason"]) == ("SENT", "")
+        await delivery.hear(notify.desk, word(f"p-{one}-1", delivered=False, reason="bounced"))
+        told = await notify.get(one)
+        assert (told["status"], told["reason"]) == ("FAILED", "bounced")
