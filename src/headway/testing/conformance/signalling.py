@@ -202,6 +202,26 @@ class SignalGroup(ConformanceGroup):
         await worker.say(HandedOver(run.id, run.run, key=f"{job.id}:1", timeout_ms=9_000))
         assert await rig.state(job.id) is State.SUCCEEDED
 
+    async def test_event_kept_under_the_jobs_bare_id_is_applied_under_a_key(self, rig: Rig) -> None:
+        call = await dial(rig)
+        wrong = Signal(key=call.id, event="a")
+        assert (await rig.store.signal(wrong)).answer is Heard.KEPT
+        right = replace(wrong, key=call.key)
+        assert (await rig.store.signal(right)).answer is Heard.APPLIED
+        assert await rig.state(call.id) is State.SUCCEEDED
+        assert (await rig.store.signal(right)).answer is Heard.ALREADY
+
+    async def test_event_kept_under_the_jobs_bare_id_settles_at_the_hand_over(
+        self, rig: Rig
+    ) -> None:
+        job = await rig.add()
+        worker = rig.worker()
+        run = await worker.take_one()
+        for key in (job.id, "call-1"):
+            assert (await rig.store.signal(Signal(key=key, event="a"))).answer is Heard.KEPT
+        await worker.say(HandedOver(run.id, run.run, key="call-1", timeout_ms=9_000))
+        assert await rig.state(job.id) is State.SUCCEEDED
+
     async def test_early_signal_settles_when_its_key_becomes_known(self, rig: Rig) -> None:
         call = await dial(rig)
         assert (await rig.tell("CA77")).answer is Heard.KEPT

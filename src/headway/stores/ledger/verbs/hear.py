@@ -66,7 +66,7 @@ def _find(step: Step, key: str) -> tuple[JobRow, int] | None:
 
 
 def _hear(step: Step, event: Signal, row: JobRow, run: int) -> SignalReply:
-    if step.ledger.signals.heard(row.id, event.event) is not None:
+    if not _is_first(step, event, row):
         return SignalReply(answer=Heard.ALREADY, job=row.id, state=row.state)
     if row.run == run and row.state is State.RUNNING and event.kind is not SignalKind.NOTE:
         return _keep(step, event, event.key, row)
@@ -74,6 +74,18 @@ def _hear(step: Step, event: Signal, row: JobRow, run: int) -> SignalReply:
     step.ledger.signals.save(SignalRow(scope=row.id, event=event.event, key=event.key, at=now))
     step.ledger.counts.happened("signals")
     return SignalReply(answer=_apply(step, event, row, run), job=row.id, state=row.state)
+
+
+def _is_first(step: Step, event: Signal, row: JobRow) -> bool:
+    """Whether the job has not heard the event yet."""
+    known = step.ledger.signals.heard(row.id, event.event)
+    if known is None:
+        return True
+    if known.kept_until is None:
+        return False
+    # It came under the job's bare id, which is no key, and was kept in the job's own scope.
+    step.ledger.signals.drop([known])
+    return True
 
 
 def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> SignalReply:
@@ -113,7 +125,7 @@ def apply_kept(step: Step, row: JobRow, key: str) -> None:
         step.ledger.signals.drop([kept])
         if kept.kept_until is not None and kept.kept_until <= step.ledger.now:
             continue
-        if step.ledger.signals.heard(row.id, event.event) is None:
+        if _is_first(step, event, row):
             step.ledger.signals.save(
                 SignalRow(scope=row.id, event=event.event, key=key, at=kept.at)
             )

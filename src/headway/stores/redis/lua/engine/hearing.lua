@@ -127,6 +127,20 @@ function Hearing.apply(step, event, row, run)
   return answer
 end
 
+-- Whether the job has not heard the event yet.
+function Hearing.is_first(event, row)
+  local known = Signals.heard(row.id, event.event)
+  if known == nil then
+    return true
+  end
+  if known.kept_until == nil then
+    return false
+  end
+  -- It came under the job's bare id, which is no key, and was kept in the job's own scope.
+  Signals.drop({ known })
+  return true
+end
+
 -- Keeps an event that no run awaits yet, in a scope: its key. Returns kept or already.
 --   kind: of the job that it is about, if one is known.
 --
@@ -168,7 +182,7 @@ function Hearing.apply_kept(step, row, key)
     local event = cmsgpack.unpack(kept.payload)
     Signals.drop({ kept })
     local stale = kept.kept_until ~= nil and kept.kept_until <= Time.now
-    if not stale and Signals.heard(row.id, event.event) == nil then
+    if not stale and Hearing.is_first(event, row) then
       Signals.save({ scope = row.id, event = event.event, key = key, at = kept.at, payload = '' })
       Counts.happened('signals', 1)
       Hearing.apply(step, event, row, row.run)

@@ -25,7 +25,7 @@ local function find(step, key)
 end
 
 local function hear(step, event, row, run)
-  if Signals.heard(row.id, event.event) ~= nil then
+  if not Hearing.is_first(event, row) then
     return 'already'
   end
   if row.run == run and row.state == 'running' and event.kind ~= 'note' then
