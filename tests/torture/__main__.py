@@ -22,6 +22,7 @@ from tests.torture.field import offer_and_kill
 from tests.torture.flag import stop
 from tests.torture.histories import live_through
 from tests.torture.kills import kill_again_and_again
+from tests.torture.notify import Size, notify_and_kill
 from tests.torture.open_transactions import beside_open_send, beside_open_snapshot
 from tests.torture.over_http import serve_and_kill
 from tests.torture.races import race
@@ -32,6 +33,8 @@ HTTP_JOBS, HTTP_KILLS = 10_000, 20
 FIELD_REQUESTS, FIELD_KILLS = 100, 30
 QUICK_JOBS, QUICK_KILLS, QUICK_FAULTS_S = 2_000, 8, 3.0
 CALLS_KILLS, QUICK_CALLS_KILLS = 200, 20
+NOTIFICATIONS, BURST, NOTIFY_S, NOTIFY_RATE = 100_000, 50_000, 600.0, 500
+QUICK_NOTIFICATIONS, QUICK_BURST, QUICK_NOTIFY_S = 400, 200, 16.0
 HISTORY_S, QUICK_HISTORY_S = 600.0, 20.0
 OPEN_S, PASSING = 60.0, 100_000
 MOST_GROWTH = 1.5
@@ -47,6 +50,7 @@ RIGS: dict[str, tuple[Kind, ...]] = {
     "open": ("postgres",),
     "snapshot": ("postgres",),
     "field": KINDS,
+    "notifications": KINDS,
     "history": KINDS,
 }
 """What there is, and on which stores."""
@@ -101,7 +105,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a tenth of it")
     parser.add_argument("--seed", type=int, help="of what is drawn; printed at each run")
     parser.add_argument(
-        "--jobs", type=int, help=f"of the race, {RACE_JOBS} by default; of the snapshot, {PASSING}"
+        "--jobs",
+        type=int,
+        help=f"of the race, {RACE_JOBS} by default; of the snapshot, {PASSING}; "
+        f"of notifications, {NOTIFICATIONS}",
     )
     parser.add_argument("--kills", type=int, help=f"{KILLS} by default; of calls, {CALLS_KILLS}")
     parser.add_argument(
@@ -110,8 +117,10 @@ def _arguments() -> argparse.Namespace:
         dest="seconds",
         metavar="SECONDS",
         help=f"of faults, {FAULTS_S:.0f} by default; of the open transaction, {OPEN_S:.0f}; "
-        f"of a history, {HISTORY_S:.0f}",
+        f"of a history, {HISTORY_S:.0f}; of notifications, {NOTIFY_S:.0f}",
     )
+    parser.add_argument("--burst", type=int, help=f"of notifications, {BURST} by default")
+    parser.add_argument("--rate", type=int, help=f"of all providers, {NOTIFY_RATE} a second")
     parser.add_argument("--gated", action="store_true", help="jobs beside the snapshot pass gates")
     parser.add_argument(
         "--dir", type=Path, help="where the files lie; kept if there are violations"
@@ -176,6 +185,17 @@ def _field(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> F
     return offer_and_kill(folder, site, seed, requests, kills, _say)
 
 
+def _notifications(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    size = Size(
+        steady=wanted.jobs or (QUICK_NOTIFICATIONS if wanted.quick else NOTIFICATIONS),
+        seconds=wanted.seconds or (QUICK_NOTIFY_S if wanted.quick else NOTIFY_S),
+        burst=wanted.burst or (QUICK_BURST if wanted.quick else BURST),
+        rate=wanted.rate or NOTIFY_RATE,
+        lease_s=3 if wanted.quick else 10,
+    )
+    return notify_and_kill(folder, site, seed, size, _say)
+
+
 def _open(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
     del seed
     seen = beside_open_send(site.own_url, stop(folder), wanted.seconds or OPEN_S)
@@ -220,6 +240,7 @@ _RUN: dict[str, Callable[[Path, Site, int, argparse.Namespace], Found]] = {
     "open": _open,
     "snapshot": _snapshot,
     "field": _field,
+    "notifications": _notifications,
     "history": _history,
 }
 

@@ -49,6 +49,15 @@ def test_what_is_tortured_keeps_its_promises(
 
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
+@pytest.mark.parametrize("store", KINDS)
+def test_notifications_are_sent_once_though_engines_die_and_stand_still(
+    tmp_path: Path, store: str
+) -> None:
+    passes(tmp_path, "notifications", store, "--quick")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize("store", ["postgres", "redis"])
 def test_work_goes_on_after_each_fault_and_nothing_is_lost(tmp_path: Path, store: str) -> None:
     passes(tmp_path, "faults", store, "--for", "5")

@@ -1,0 +1,196 @@
+"""The judge of notifications: what providers got, held against what was asked and what is told.
+
+It knows numbers, channels and moments, and shares no code with the system.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.torture.checker import Violation
+from tests.torture.notify_providers import Arrival
+
+ANSWER_LOST = "sent, answer lost"
+TOLD_MS = 1_000
+"""So long after an opt-out was answered nothing may be sent any more."""
+
+
+Span = tuple[str, int, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned:
+    """A notification as it was asked for.
+
+    Attributes:
+        number: stands in its text.
+        recipient: whose.
+        channel: the only one.
+        due_at: ms UTC.
+        part: "steady", "burst" or "leaver".
+        urgent: whether it is an OTP or an alert.
+    """
+
+    number: int
+    recipient: str
+    channel: str
+    due_at: int
+    part: str
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the system tells of a notification at the end."""
+
+    status: str
+    reason: str
+
+
+@dataclass(kw_only=True, slots=True)
+class Case:
+    """Everything that the judge looks at.
+
+    Attributes:
+        planned: by number.
+        told: by number.
+        arrivals: at the providers, in order.
+        opted_out: when an opt-out was answered, ms UTC, by recipient and channel.
+        reported: numbers of those whose delivery was reported, and the report taken.
+        shaken: spans in which an engine was away: what happened, begin and end in ms UTC.
+        closed: spans in which a provider's 429 had closed a channel: its name, begin and end.
+        rates: messages in a second that a provider's gate allows.
+        ahead: so many messages may be on their way when others come due.
+    """
+
+    planned: Mapping[int, Planned]
+    told: Mapping[int, Told]
+    arrivals: Sequence[Arrival]
+    opted_out: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    reported: Collection[int] = ()
+    shaken: Sequence[Span] = ()
+    closed: Sequence[Span] = ()
+    rates: Mapping[str, int] = field(default_factory=dict)
+    ahead: int = 0
+
+
+def judge(case: Case) -> tuple[list[str], list[Violation]]:
+    """Lines to print, and what was broken."""
+    found = [*_once(case), *_opt_outs(case), *_urgent_first(case), *_rates(case)]
+    statuses = Counter(one.status for one in case.told.values())
+    lost = sum(one.reason.startswith(ANSWER_LOST) for one in case.told.values())
+    came = {one.number for one in case.arrivals}
+    unsent = sum(
+        one.reason.startswith(ANSWER_LOST) and number not in came
+        for number, one in case.told.items()
+    )
+    lines = [
+        f"{len(case.planned)} asked for, {len(case.arrivals)} arrived: "
+        + ", ".join(f"{count} {name}" for name, count in sorted(statuses.items())),
+        f"{lost} told as {ANSWER_LOST!r}, {unsent} of them did not arrive",
+        *_lateness(case),
+        *_bursts(case),
+    ]
+    return lines, found
+
+
+def _once(case: Case) -> Iterator[Violation]:
+    times = Counter(one.number for one in case.arrivals)
+    for number in case.reported:
+        if case.told[number].status != "DELIVERED":
+            yield Violation("delivered and not told", f"{number}, told {case.told[number]}")
+    for number, planned in case.planned.items():
+        told, came = case.told.get(number), times[number]
+        where = f"{number} by {planned.channel}, {came} times, told {told}"
+        if told is None or told.status == "QUEUED":
+            yield Violation("not told", where)
+        elif came > 1:
+            yield Violation("sent twice", where)
+        elif came == 1 and told.status not in {"SENT", "DELIVERED"}:
+            yield Violation("sent and not told", where)
+        elif not came and told.status in {"SENT", "DELIVERED"}:
+            if not told.reason.startswith(ANSWER_LOST):
+                yield Violation("told and not sent", where)
+        elif not came and (planned.recipient, planned.channel) not in case.opted_out:
+            yield Violation("not sent", where)
+
+
+def _opt_outs(case: Case) -> Iterator[Violation]:
+    for one in case.arrivals:
+        planned = case.planned[one.number]
+        answered_at = case.opted_out.get((planned.recipient, planned.channel))
+        if answered_at is not None and one.at > answered_at + TOLD_MS:
+            late_ms = one.at - answered_at
+            yield Violation("sent after opt-out", f"{one.number}: {late_ms} ms after the answer")
+
+
+def _urgent_first(case: Case) -> Iterator[Violation]:
+    for channel, arrivals in _burst(case).items():
+        last = max(
+            (n for n, one in enumerate(arrivals) if case.planned[one.number].urgent), default=0
+        )
+        before = sum(not case.planned[one.number].urgent for one in arrivals[:last])
+        if before > case.ahead:
+            where = f"{before} others came before the last urgent one by {channel}"
+            yield Violation("urgent late", where)
+
+
+def _rates(case: Case) -> Iterator[Violation]:
+    for channel, rate in case.rates.items():
+        times = [one.at for one in case.arrivals if one.channel == channel]
+        seconds = (times[-1] - times[0]) / 1000 if times else 0
+        # What is on its way when a window begins arrives in the next one.
+        if len(times) > rate * (seconds + 1) + case.ahead:
+            yield Violation("rate", f"{len(times)} by {channel} in {seconds:.0f} s")
+
+
+def _lateness(case: Case) -> Iterator[str]:
+    late: dict[str, list[int]] = {"all was well": [], "a channel was closed": []}
+    late |= {name: [] for name, _, _ in case.shaken}
+    for one in case.arrivals:
+        planned = case.planned[one.number]
+        if planned.part == "steady":
+            late[_meanwhile(case, planned)].append(one.at - planned.due_at)
+    for name, found in late.items():
+        yield f"steady, while {name}: {len(found)}, due to arrival {_percentiles(found)}"
+
+
+def _meanwhile(case: Case, planned: Planned) -> str:
+    for name, begin, end in case.shaken:
+        if begin <= planned.due_at <= end:
+            return name
+    closed = any(
+        begin <= planned.due_at <= end
+        for channel, begin, end in case.closed
+        if channel == planned.channel
+    )
+    return "a channel was closed" if closed else "all was well"
+
+
+def _percentiles(late: list[int]) -> str:
+    ordered = sorted(late) or [0]
+    shares = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
+    told = [f"{name} {ordered[int(len(ordered) * share)]} ms" for name, share in shares]
+    return ", ".join([*told, f"max {ordered[-1]} ms"])
+
+
+def _burst(case: Case) -> dict[str, list[Arrival]]:
+    found: dict[str, list[Arrival]] = defaultdict(list)
+    for one in case.arrivals:
+        if case.planned[one.number].part == "burst":
+            found[one.channel].append(one)
+    return found
+
+
+def _bursts(case: Case) -> Iterator[str]:
+    for channel, arrivals in sorted(_burst(case).items()):
+        due_at = case.planned[arrivals[0].number].due_at
+        seconds = max(arrivals[-1].at - due_at, 1) / 1000
+        urgent = [one.at - due_at for one in arrivals if case.planned[one.number].urgent]
+        yield (
+            f"burst by {channel}: {len(arrivals)} in {seconds:.1f} s, "
+            f"{len(arrivals) / seconds:.0f} a second (gate: {case.rates.get(channel)}); "
+            f"{len(urgent)} urgent, the last after {max(urgent, default=0) / 1000:.1f} s"
+        )

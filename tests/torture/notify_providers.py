@@ -1,0 +1,160 @@
+"""The providers of notifications: a mail server, Twilio's messages and receivers of webhooks.
+
+They write down what reached them, when, and now and then lose an answer or say 429.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
+
+from aiosmtpd.smtp import SMTP, Envelope, Session
+
+LOST, LIMITED, REPORTED = 0.002, 0.002, 0.2
+"""Of all messages: whose answer is lost after they arrived, and which are answered by 429; of
+texts: whose delivery is reported."""
+_NUMBER = re.compile(rb"No\. ([0-9]+)\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message that reached a provider, and that it took.
+
+    Attributes:
+        number: of the notification.
+        channel: by which.
+        at: ms UTC.
+        lost: whether its answer was.
+    """
+
+    number: int
+    channel: str
+    at: int
+    lost: bool
+
+
+@dataclass(kw_only=True, slots=True)
+class Providers:
+    """What the providers were sent.
+
+    Attributes:
+        arrivals: messages, in the order they came.
+        limited: answers of 429 or its like: the channel, and when, ms UTC.
+        reports: of deliveries that Twilio is to make: number, URL, and id of the message.
+        mail_port: of the mail server.
+        http_port: of Twilio (`/2010-04-01/…`) and of the webhooks (`/hook`).
+    """
+
+    draw: random.Random
+    arrivals: list[Arrival] = field(default_factory=list)
+    limited: list[tuple[str, int]] = field(default_factory=list)
+    reports: asyncio.Queue[tuple[int, str, str]] = field(default_factory=asyncio.Queue)
+    mail_port: int = 0
+    http_port: int = 0
+    open: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def take(self, channel: str, content: bytes) -> bool:
+        """Write a message down; whether its answer gets lost."""
+        found = _NUMBER.search(content)
+        assert found is not None, content[:500]
+        lost = self.draw.random() < LOST
+        self.arrivals.append(Arrival(int(found[1]), channel, time.time_ns() // 1_000_000, lost))
+        return lost
+
+    def limits(self, channel: str) -> bool:
+        """Whether the next message is not taken for now."""
+        limits = self.draw.random() < LIMITED
+        if limits:
+            self.limited.append((channel, time.time_ns() // 1_000_000))
+        return limits
+
+    async def handle_RCPT(  # noqa: N802  (the library's own name)
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        """A recipient of a mail."""
+        if self.limits("email"):
+            return "450 4.7.28 the rate is exceeded"
+        envelope.rcpt_tos.append(address)
+        return "250 2.1.5 OK"
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802  (as above)
+        """A mail."""
+        assert isinstance(envelope.content, bytes)
+        if self.take("email", envelope.content):
+            assert server.transport is not None
+            server.transport.abort()
+        return "250 2.0.0 OK"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A connection of HTTP."""
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"(?i)\r\ncontent-length: *([0-9]+)", head)
+                body = await reader.readexactly(int(length[1]) if length else 0)
+                sms = not head.startswith(b"POST /hook")
+                if self.limits("sms" if sms else "webhook"):
+                    writer.write(_reply(429, b"{}", b"Retry-After: 1\r\n"))
+                elif self.take(*(("sms", _of(body, "Body")) if sms else ("webhook", body))):
+                    break
+                elif sms:
+                    sid = f"SM{len(self.arrivals):032x}"
+                    writer.write(_reply(201, b'{"sid": "%s"}' % sid.encode()))
+                    if self.draw.random() < REPORTED:
+                        url = _of(body, "StatusCallback").decode()
+                        self.reports.put_nowait((self.arrivals[-1].number, url, sid))
+                else:
+                    writer.write(_reply(200, b""))
+                await writer.drain()
+        writer.close()
+
+
+def _of(form: bytes, name: str) -> bytes:
+    return parse_qs(form.decode())[name][0].encode()
+
+
+def _reply(status: int, body: bytes, more: bytes = b"") -> bytes:
+    return b"HTTP/1.1 %d Said\r\nContent-Length: %d\r\n%s\r\n%s" % (
+        status,
+        len(body),
+        more,
+        body,
+    )
+
+
+@asynccontextmanager
+async def providing(seed: int) -> AsyncIterator[Providers]:
+    """Providers on free ports, until the block ends."""
+    made = Providers(draw=random.Random(f"providers {seed}"))
+    loop = asyncio.get_running_loop()
+    sessions: list[SMTP] = []
+
+    def session() -> SMTP:
+        sessions.append(SMTP(made, hostname="localhost", loop=loop))
+        return sessions[-1]
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = loop.create_task(made.serve(reader, writer))
+        made.open.add(task)
+        task.add_done_callback(made.open.discard)
+
+    mail = await loop.create_server(session, "127.0.0.1", 0)
+    http = await asyncio.start_server(accept, "127.0.0.1", 0)
+    made.mail_port = mail.sockets[0].getsockname()[1]
+    made.http_port = http.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        mail.close()
+        http.close()
+        running = [one._handler_coroutine for one in sessions if one._handler_coroutine]
+        for task in (*running, *made.open):
+            task.cancel()
+        await asyncio.gather(*running, *made.open, return_exceptions=True)

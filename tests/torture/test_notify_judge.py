@@ -1,0 +1,98 @@
+"""The judge of notifications finds what it is there for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.torture.notify_judge import Case, Planned, Told, judge
+from tests.torture.notify_providers import Arrival
+
+DUE = 1_800_000_000_000
+SENT = Told("SENT", "")
+LOST = Told("SENT", "sent, answer lost")
+
+
+def planned(number: int, **more: Any) -> Planned:
+    given = {"recipient": f"r{number}", "channel": "email", "due_at": DUE, "part": "steady"}
+    return Planned(number=number, **given | more)
+
+
+def came(number: int, after_ms: int = 10) -> Arrival:
+    return Arrival(number, "email", DUE + after_ms, lost=False)
+
+
+FINE = Case(
+    planned={1: planned(1), 2: planned(2)},
+    told={1: SENT, 2: SENT},
+    arrivals=[came(1), came(2)],
+    rates={"email": 5},
+    ahead=0,
+)
+
+
+def rules(case: Case) -> list[str]:
+    return [one.rule for one in judge(case)[1]]
+
+
+def test_what_was_sent_once_breaks_nothing():
+    assert rules(FINE) == []
+
+
+def test_what_is_told_as_lost_may_have_arrived_or_not():
+    told = {1: LOST, 2: LOST}
+    assert rules(replace(FINE, told=told)) == []
+    assert rules(replace(FINE, told=told, arrivals=[came(1)])) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"arrivals": [came(1), came(2), came(2)]}, "sent twice"),
+        ({"arrivals": [came(1)]}, "told and not sent"),
+        ({"arrivals": [came(1)], "told": {1: SENT, 2: Told("FAILED", "")}}, "not sent"),
+        ({"told": {1: SENT, 2: Told("FAILED", "")}}, "sent and not told"),
+        ({"told": {1: SENT, 2: Told("QUEUED", "")}}, "not told"),
+        ({"told": {1: SENT}}, "not told"),
+        ({"opted_out": {("r2", "email"): DUE - 1_000}}, "sent after opt-out"),
+        ({"rates": {"email": 1}}, "rate"),
+        ({"reported": {2}}, "delivered and not told"),
+    ],
+)
+def test_each_fault_is_found(change: dict[str, Any], rule: str):
+    assert rules(replace(FINE, **change)) == [rule]
+
+
+def test_within_a_second_of_an_opt_out_a_message_may_be_on_its_way():
+    assert rules(replace(FINE, opted_out={("r2", "email"): DUE - 900})) == []
+
+
+def test_what_was_skipped_after_an_opt_out_is_not_missed():
+    case = replace(FINE, arrivals=[came(1)], told={1: SENT, 2: Told("SKIPPED", "opted out")})
+    assert rules(case) == ["not sent"]
+    assert rules(replace(case, opted_out={("r2", "email"): DUE})) == []
+
+
+def test_urgent_ones_of_a_burst_come_first():
+    burst = {n: planned(n, part="burst", urgent=n == 3) for n in (1, 2, 3)}
+    case = Case(
+        planned=burst,
+        told=dict.fromkeys(burst, SENT),
+        arrivals=[came(1), came(2), came(3)],
+        ahead=1,
+    )
+    assert rules(case) == ["urgent late"]
+    assert rules(replace(case, ahead=2)) == []
+    assert rules(replace(case, arrivals=[came(3), came(1), came(2)])) == []
+
+
+def test_lateness_is_told_apart_from_that_while_an_engine_was_away():
+    late = [came(1, 20), came(2, 5_000)]
+    moved = {1: planned(1), 2: planned(2, due_at=DUE + 1)}
+    lines, _ = judge(
+        replace(FINE, planned=moved, arrivals=late, shaken=[("it was away", DUE + 1, DUE + 9)])
+    )
+    assert any("while all was well: 1, due to arrival p50 20 ms" in one for one in lines)
+    assert any("while it was away: 1, due to arrival p50 4999 ms" in one for one in lines)
