@@ -44,7 +44,7 @@ define install
 	@touch $@
 endef
 
-demo: $(DEMO)  ## departures of a real day, a call centre, repairs and a mail room, live: ARGS="--for 30" ends by itself
+demo: $(DEMO)  ## five systems at work on one SQLite file, live, then judged: ARGS="--for 30" ends by itself
 	$(BIN)/python -m examples.demo $(ARGS)
 
 test: setup  ## every test but the slow ones

@@ -1,19 +1,24 @@
-"""Runs the demo: `python -m examples.demo [--for SECONDS]`."""
+"""Runs the demo: `python -m examples.demo [--for SECONDS] [--json]`."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 import headway as hw
 from examples.demo.logs import log_to
-from examples.demo.show import Refused, run
+from examples.demo.show import Refused, run, say
+from examples.demo.verdict import Verdict
 from examples.departures.pace import check_speed
 
 
@@ -27,29 +32,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 if no checker found a violation.
     """
     asked = _arguments(arguments)
-    console = Console(highlight=False)
+    # With --json nothing but the document is on the standard output.
+    console = Console(highlight=False, stderr=asked.json)
     folder = Path(tempfile.mkdtemp(prefix="headway-demo-"))
     url = asked.store or f"sqlite:///{folder / 'demo.db'}"
-    print(f"The store is {url}; what is written beside it is in {folder}", flush=True)
+    say(console, f"The store is {url}; what is written beside it is in {folder}")
     log_to(folder / "demo.log")
     try:
         verdict, served = asyncio.run(run(asked, url, folder, console))
     except (hw.HeadwayError, Refused) as error:
         print(f"stopped: {error}", file=sys.stderr)
         return 2
-    print(
-        f"{verdict.flights} flights left, {verdict.calls} calls were dialled, "
-        f"{verdict.repairs} repairs were taken, "
-        f"{verdict.letters} letters arrived ({verdict.doubled} of them twice); "
-        f"{verdict.jobs} jobs checked: {len(verdict.violations)} violations"
-    )
-    for line in verdict.violations:
-        print(f"violation: {line}")
-    print(f"Look around in it: headway lanes --store {url}")
-    port = served.rpartition(":")[2]
-    print(f"Serve it again at {served} (/v1, /docs, /metrics, /events):")
-    print(f"  headway serve --system lanes --port {port} --store {url}")
+    if asked.json:
+        print(json.dumps({"store": url, "server": served} | _document(verdict), indent=2))
+    else:
+        _report(console, verdict)
+        say(console, f"Look around in it: headway lanes --store {url}")
+        port = served.rpartition(":")[2]
+        say(console, f"Serve it again at {served} (/v1, /docs, /metrics, /events):")
+        say(console, f"  headway serve --system lanes --port {port} --store {url}")
     return 1 if verdict.violations else 0
+
+
+def _report(console: Console, verdict: Verdict) -> None:
+    """Print a row for each system, then what is wrong."""
+    table = Table(title="What was done, and whether all of it was right", title_justify="left")
+    for heading in ("system", "what it did", "held against"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("violations", justify="right")
+    for one in verdict.systems:
+        did = ", ".join(f"{count} {what}" for what, count in one.did.items())
+        count = Text(str(len(one.violations)), style="red" if one.violations else "green")
+        table.add_row(one.system, did or "left out", one.judge, count if did else "")
+    console.print(table)
+    say(console, f"{verdict.jobs} jobs checked: {len(verdict.violations)} violations")
+    for line in verdict.violations:
+        say(console, f"violation: {line}")
+
+
+def _document(verdict: Verdict) -> dict[str, object]:
+    """Return the verdict as JSON has it."""
+    return {
+        "jobs": verdict.jobs,
+        "violations": len(verdict.violations),
+        "systems": [asdict(one) for one in verdict.systems],
+    }
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -57,7 +84,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m examples.demo",
         description=(
             "A real day of departures, sped up, a call centre, repairs that are offered by "
-            "telephone, and a mail room."
+            "telephone, a mail room, and sessions on git repositories."
         ),
     )
     parser.add_argument(
@@ -67,6 +94,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--store", type=_store, help="a sqlite:/// URL (a new temporary file)")
     parser.add_argument("--seed", type=int, default=1, help="of what comes in (1)")
     parser.add_argument("--plain", action="store_true", help="lines instead of a live screen")
+    parser.add_argument(
+        "--json", action="store_true", help="the summary as JSON; all else goes to stderr"
+    )
     return parser.parse_args(arguments)
 
 

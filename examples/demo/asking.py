@@ -40,14 +40,13 @@ class Asking:
             raise RuntimeError(message)
         return reply.json() if reply.content else None
 
-    async def rows(self, path: str) -> list[dict[str, Any]]:
-        """All rows of a listing."""
+    async def rows(self, path: str, **asked: str) -> list[dict[str, Any]]:
+        """All rows of a listing; `asked` says which."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:
-            page = await self.ask(
-                "GET", path, params={"limit": PAGE, **({"cursor": cursor} if cursor else {})}
-            )
+            place = {"cursor": cursor} if cursor else {}
+            page = await self.ask("GET", path, params={"limit": PAGE, **asked, **place})
             found += page["rows"]
             cursor = page["cursor"]
             if cursor is None:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 import headway as hw
 from examples.demo.airports import Airports
+from examples.demo.automations.gardens import Gardens
 from examples.demo.call_centre.centre import CallCentre
 from examples.demo.mail_room.panel import LANES, lane_lines, lane_table, mail_line
 from examples.demo.mail_room.room import MailRoom
@@ -31,6 +32,7 @@ from headway.systems.lanes.status import LaneStatus, lane_statuses
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 NUMBERS, LINES = "calls.numbers", "field.lines"
+LANES_SHOWN = ("departures", "landings", "calls", "automations")
 AGENTS = tuple(f"agents:{airport}" for airport in AIRPORTS)
 _COLOURS = {
     "left": "cyan",
@@ -48,10 +50,12 @@ _COLOURS = {
     "again": "magenta",
     "unknown": "yellow",
     "killed": "red",
+    "began": "cyan",
+    "ended": "green",
 }
 _BAR = 24
 _WIDE = 117
-_LINES_WIDE, _LINES_NARROW = 20, 27
+_LINES_WIDE, _LINES_NARROW = 21, 29
 """Lines of the screen without the log: with two panels side by side, and without."""
 
 
@@ -89,6 +93,7 @@ class Picture:
     calls: CallCentre | None = None
     repairs: Repairs | None = None
     mail: MailRoom | None = None
+    gardens: Gardens | None = None
     events: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=14))
     counted: dict[str, int] = field(default_factory=dict)
     _turn: int = 0
@@ -102,7 +107,7 @@ class Picture:
         """Reads the store."""
         if self.calls is not None:
             self.calls.watch()
-        lanes = await self.store.read(LanesQuery(names=("departures", "landings", "calls")))
+        lanes = await self.store.read(LanesQuery(names=LANES_SHOWN))
         names = (NUMBERS, LINES, *AGENTS)
         gates = await self.store.read(GatesQuery(names=names))
         return Looked(
@@ -115,10 +120,10 @@ class Picture:
 
     async def _why(self) -> str:
         """Asks about the next job that waits, of each lane and state in turn."""
-        for _ in range(6):
+        for _ in range(8):
             self._turn += 1
-            lane = ("departures", "calls", "offers")[self._turn % 3]
-            state = (hw.State.PARKED, hw.State.WAITING)[self._turn // 3 % 2]
+            lane = ("departures", "calls", "offers", "automations")[self._turn % 4]
+            state = (hw.State.PARKED, hw.State.WAITING)[self._turn // 4 % 2]
             page = await self.store.read(JobsQuery(lane=lane, states=(state,), limit=1))
             if page.rows:
                 job = page.rows[0]
@@ -134,6 +139,8 @@ class Picture:
         told = [f"{seconds:5.1f} s  {self._flights(seen)}"]
         told.append(f"         {self._calls(seen)}")
         told.append(f"         {self._repairs()}")
+        if self.gardens:
+            told.append(f"         {self._sessions(seen)}")
         bars = "  ".join(f"{gate.name} {_share(gate)}" for gate in _bars(seen))
         told.append(f"         {bars}")
         if self.mail:
@@ -168,6 +175,14 @@ class Picture:
         told = ", ".join(f"{counts[one]} {one}" for one in shown)
         return f"repairs: {told}"
 
+    def _sessions(self, seen: Looked) -> str:
+        counts = seen.lanes.get("automations", {})
+        held = counts.get("waiting", 0) + counts.get("parked", 0)
+        return (
+            f"automations: {counts.get('awaiting', 0)} sessions run, {held} wait, "
+            f"{counts.get('succeeded', 0)} done, {counts.get('dead', 0)} killed at their timeout"
+        )
+
     # ----------------------------------------------------------------------------- on a screen
 
     def drawn(self, seen: Looked, seconds: float, size: ConsoleDimensions) -> RenderableType:
@@ -186,7 +201,7 @@ class Picture:
         panels = Columns(
             [
                 Panel(self._airports_panel(seen), title="a day of departures", width=58),
-                Panel(self._calls_panel(seen), title="calls and repairs", width=58),
+                Panel(self._calls_panel(seen), title="calls, repairs and automations", width=58),
             ]
         )
         parts: list[RenderableType] = [head, panels]
@@ -205,7 +220,10 @@ class Picture:
     def _calls_panel(self, seen: Looked) -> RenderableType:
         pool = seen.gates.get(NUMBERS)
         lines = list(pool.members) if pool else []
-        return Group(Text(self._calls(seen)), _bar_table(lines), Text(self._repairs()))
+        told = [Text(self._repairs())]
+        if self.gardens:
+            told.append(Text(self._sessions(seen)))
+        return Group(Text(self._calls(seen)), _bar_table(lines), *told)
 
     def _log(self, lines: int) -> RenderableType:
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -243,5 +261,5 @@ def _bar_table(gates: Sequence[GateState | None]) -> RenderableType:
         full = min(_BAR, round(_BAR * used / most))
         bar = Text("█" * full, style="red" if used >= most else "green")
         bar.append("░" * (_BAR - full), style="dim")
-        table.add_row(Text(gate.name), bar, Text(_share(gate)))
+        table.add_row(Text(gate.name.rpartition("/")[2]), bar, Text(_share(gate)))
     return table

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import headway as hw
+from examples.demo.automations.gardens import Gardens
 from examples.demo.mail_room.kinds import declare_kinds
 from examples.demo.telephones import LOOPBACK, Telephones
 from headway.cli.systems import Systems
@@ -19,7 +20,7 @@ from headway.server.build import alive, build
 from headway.server.listening.listener import Address, Listener
 from headway.server.options import ServerOptions
 from headway.server.service import Service
-from headway.systems import calls, field_service, lanes
+from headway.systems import automations, calls, field_service, lanes
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
 from headway.systems.telephony.settings import read_exchange
@@ -35,7 +36,7 @@ class Served:
 
     Attributes:
         url: its address.
-        worker: runs the jobs of `calls` and `field_service`; it is not started.
+        worker: runs the jobs of the systems but `lanes`; it is not started.
     """
 
     url: str
@@ -43,13 +44,16 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(store: hw.Store, folder: Path, phones: Telephones) -> AsyncGenerator[Served]:
-    """Serves a store with the systems `lanes`, `calls` and `field_service`, until the block ends.
+async def serving(
+    store: hw.Store, folder: Path, phones: Telephones, gardens: Gardens | None
+) -> AsyncGenerator[Served]:
+    """Serves a store with the systems until the block ends.
 
     Args:
         store: whose jobs; it is not closed.
         folder: for the directory of the systems.
         phones: by which they call.
+        gardens: whose sessions `automations` runs; None to leave that system out.
 
     Yields:
         The server, on a port that was free. It is open to whoever is on this machine.
@@ -66,6 +70,7 @@ async def serving(store: hw.Store, folder: Path, phones: Telephones) -> AsyncGen
             lanes.make(tomllib.loads(LANES.read_text("utf-8"))["lanes"]),
             calls.make(told["calls"], parts),
             field_service.make(told["field_service"], parts),
+            *(() if gardens is None else (automations.make(gardens.settings),)),
         ),
         parts=parts,
     )

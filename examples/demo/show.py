@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.live import Live
 
 from examples.demo.airports import Airports
+from examples.demo.automations.gardens import Gardens, missing
 from examples.demo.call_centre.centre import CallCentre
 from examples.demo.mail_room.room import MailRoom, mail_room
 from examples.demo.picture import Picture
 from examples.demo.repairs.desk import Repairs
 from examples.demo.serving import Served, serving
 from examples.demo.telephones import telephones
-from examples.demo.verdict import Verdict, judge
+from examples.demo.verdict import Told, Verdict, judge
 from headway.contract.views import LanesQuery, StatsQuery
 from headway.stores.open import open_store
 
@@ -44,6 +45,7 @@ class Programs(NamedTuple):
     calls: CallCentre
     repairs: Repairs
     mail: MailRoom
+    gardens: Gardens | None
 
 
 class Refused(Exception):
@@ -78,22 +80,31 @@ async def run(
         picture = Picture(store, url)
         airports = picture.airports = Airports(store, asked.speed, picture.tell)
         await airports.import_day()
-        async with telephones(asked.seed) as phones, serving(store, folder, phones) as served:
-            _greet(served.url, phones.url)
+        gardens = picture.gardens = await _gardens(folder, picture, console)
+        async with (
+            telephones(asked.seed) as phones,
+            serving(store, folder, phones, gardens) as served,
+        ):
+            _greet(console, served.url, phones.url)
             calls = CallCentre(served.url, phones, asked.seed, picture.tell)
             repairs = Repairs(served.url, phones, asked.seed, picture.tell)
             picture.calls, picture.repairs = calls, repairs
             async with (
-                _closing(calls, repairs),
+                _closing(calls, repairs, *([gardens] if gardens else [])),
                 mail_room(store, served.url, folder, asked.seed, picture.tell) as mail,
             ):
                 picture.mail = mail
+                say(console, f"The mail room's mail goes to {mail.smtp}")
                 await calls.prepare()
                 await repairs.prepare()
-                programs = Programs(airports, calls, repairs, mail)
+                programs = Programs(airports, calls, repairs, mail, gardens)
                 await _work(asked, picture, programs, served, console, over)
-                told = await calls.told(), await repairs.told()
-        return await judge(store, url, folder, airports, mail, *told), served.url
+                told = Told(
+                    calls=await calls.told(),
+                    repairs=await repairs.told(),
+                    sessions=None if gardens is None else await gardens.written(),
+                )
+        return await judge(store, url, folder, airports, mail, told), served.url
     finally:
         await store.close()
 
@@ -107,10 +118,25 @@ async def _closing(*programs: Closing) -> AsyncGenerator[None]:
             await one.close()
 
 
-def _greet(server: str, carrier: str) -> None:
-    print(f"The server is {server}: /v1, /docs, /metrics, /events; open to this machine")
-    print(f"Requests for help, live in a browser: {server}/field-service/live")
-    print(f"The carrier, which speaks Twilio's API, is {carrier}: /_calls, /_texts", flush=True)
+def say(console: Console, line: str) -> None:
+    """Print a line as it is."""
+    console.print(line, markup=False, emoji=False, soft_wrap=True)
+
+
+def _greet(console: Console, server: str, carrier: str) -> None:
+    say(console, f"The server is {server}: /v1, /docs, /metrics, /events; open to this machine")
+    say(console, f"Requests for help, live in a browser: {server}/field-service/live")
+    say(console, f"The carrier, which speaks Twilio's API, is {carrier}: /_calls, /_texts")
+
+
+async def _gardens(folder: Path, picture: Picture, console: Console) -> Gardens | None:
+    """Make the repositories; None if this machine cannot run sessions."""
+    if why := missing():
+        say(console, f"No automations: {why}")
+        return None
+    gardens = Gardens(folder, picture.tell)
+    await asyncio.to_thread(gardens.make)
+    return gardens
 
 
 async def _work(
@@ -121,10 +147,14 @@ async def _work(
     console: Console,
     over: asyncio.Event,
 ) -> None:
-    airports, calls, repairs, mail = programs
+    airports, calls, repairs, mail, gardens = programs
     workers = [airports.app.worker(concurrency=40, grace="3s", name="tower"), served.worker]
     working = [asyncio.create_task(worker.run()) for worker in workers]
     coming = [asyncio.create_task(calls.take_leads()), asyncio.create_task(repairs.take_requests())]
+    finishing = [mail.finish, repairs.finish]
+    if gardens is not None:
+        coming.append(asyncio.create_task(gardens.work(served.url)))
+        finishing.append(gardens.finish)
     for task in (*working, *coming):
         task.add_done_callback(lambda _: over.set())
     mail.open()
@@ -134,7 +164,7 @@ async def _work(
         for task in coming:
             task.cancel()
         ends = await asyncio.gather(*coming, return_exceptions=True)
-        await asyncio.gather(mail.finish(), repairs.finish())
+        await asyncio.gather(*(finish() for finish in finishing))
         for worker in workers:
             worker.stop()
         await asyncio.gather(*working)
@@ -155,7 +185,7 @@ async def _show(
             seen = await picture.look()
             seconds = monotonic() - begun
             if plain:
-                print("\n".join(picture.lines(seen, seconds)), flush=True)
+                say(console, "\n".join(picture.lines(seen, seconds)))
             else:
                 live.update(picture.drawn(seen, seconds, console.size), refresh=True)
             if asked.seconds is None and await _day_is_done(picture):

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from headway.carrier.ledger import Ledger
-from headway.carrier.settings import read_table
 from headway.carrier.twilio_server.carrier import Carrier
-from headway.carrier.twilio_server.settings import CarrierSettings
+from headway.carrier.twilio_server.services import CarrierSettings
 from headway.server.listening.listener import Address, Listener
+from headway.systems.telephony.settings_table import read_table
 
 LOOPBACK = "127.0.0.1"
 WORLD = {
@@ -63,7 +63,7 @@ async def telephones(seed: int) -> AsyncGenerator[Telephones]:
     Args:
         seed: of all that is random.
     """
-    carrier = Carrier(read_table(CarrierSettings, "carrier", {**WORLD, "seed": seed}))
+    carrier = Carrier(read_table("carrier", CarrierSettings, {**WORLD, "seed": seed}))
     listener = Listener(carrier.app, Address(host=LOOPBACK, port=0))
     running = asyncio.create_task(listener.run())
     try:

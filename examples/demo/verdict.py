@@ -6,12 +6,14 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import headway as hw
 from examples.demo.airports import Airports
+from examples.demo.automations import rules as session_rules
 from examples.demo.call_centre import rules as calls_rules
 from examples.demo.limits import limits
 from examples.demo.mail_room.room import MailRoom
@@ -28,8 +30,8 @@ MADE_BY_OTHERS = frozenset({"land"})
 OURS = frozenset({"departures", "landings"})
 """Lanes in which only the demo itself makes jobs; anybody may send others over HTTP."""
 
-SERVED = frozenset({"calls", "calls.after", "offers", "offers.after", "rings"})
-"""Lanes of the systems, whose jobs are told from outside: by their routes, and by the carrier."""
+SERVED = frozenset({"calls", "calls.after", "offers", "offers.after", "rings", "automations"})
+"""Lanes of the systems, whose jobs are told from outside: by routes, the carrier, and sessions."""
 
 ENDED = frozenset({"succeeded", "cancelled"})
 MOVEMENTS = (
@@ -44,36 +46,62 @@ MOVEMENTS = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """What the programs of the demo know at the end.
+
+    Attributes:
+        calls: what the server said of its leads, and what the carrier saw.
+        repairs: likewise of the requests for help.
+        sessions: what sessions, repositories and server say; None if no session could run.
+    """
+
+    calls: calls_rules.Told
+    repairs: repairs_rules.Told
+    sessions: session_rules.Written | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """One system.
+
+    Attributes:
+        system: its name.
+        did: how much of what it did; empty if it was left out.
+        judge: whose word it was held against.
+        violations: what is wrong; nothing, unless there is a bug.
+    """
+
+    system: str
+    did: Mapping[str, int]
+    judge: str
+    violations: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
     """What was looked at, and what is wrong with it.
 
     Attributes:
-        flights: how many flights left.
-        calls: how many calls to leads were dialled.
-        repairs: how many requests for help were taken by somebody.
-        letters: how many letters arrived.
-        doubled: how many of them twice, because a worker died with them in its hands.
-        jobs: how many jobs were looked at.
-        violations: what is wrong; nothing, unless there is a bug.
+        systems: each with its own checker.
+        jobs: how many jobs there were.
     """
 
-    flights: int
-    calls: int
-    repairs: int
-    letters: int
-    doubled: int
+    systems: tuple[Judged, ...]
     jobs: int
-    violations: tuple[str, ...]
+
+    @property
+    def violations(self) -> list[str]:
+        """Of all systems."""
+        return [line for one in self.systems for line in one.violations]
 
 
-async def judge(  # noqa: PLR0913, PLR0917  (all that went on)
+async def judge(
     store: hw.Store,
     url: str,
     folder: Path,
     airports: Airports,
     mail: MailRoom,
-    calls: calls_rules.Told,
-    repairs: repairs_rules.Told,
+    told: Told,
 ) -> Verdict:
     """Looks at everything that happened.
 
@@ -83,8 +111,7 @@ async def judge(  # noqa: PLR0913, PLR0917  (all that went on)
         folder: where the export goes.
         airports: what was sent there, and at which speed.
         mail: likewise, and what its mail server took.
-        calls: what the server said of its leads, and what the carrier saw.
-        repairs: likewise of the requests for help.
+        told: what is known of the other systems.
 
     Returns:
         The verdict.
@@ -96,32 +123,85 @@ async def judge(  # noqa: PLR0913, PLR0917  (all that went on)
     history.jobs = [job for job in history.jobs if job.lane not in SERVED]
     history.sent |= {job.id for job in history.jobs if job.kind in MADE_BY_OTHERS}
     history.sent |= {job.id for job in history.jobs if _is_a_guests(job)}
-    found = [f"{rule}: {where}" for rule, where in check(history, limits(airports.pace.speed))]
-    found += (f"calls: {line}" for line in calls_rules.call_violations(calls, jobs))
-    found += (f"repairs: {line}" for line in repairs_rules.repair_violations(repairs))
+    speed = airports.pace.speed
     exported = folder / "history.jsonl"
     await asyncio.to_thread(_export, url, exported)
-    found += departures_violations(
-        DAY.read_bytes().splitlines(), exported.read_text().splitlines(), airports.pace.speed
+    rows, lines = DAY.read_bytes().splitlines(), exported.read_text().splitlines()
+    systems = (
+        Judged(
+            system="departures",
+            did={"flights left": airports.left},
+            judge="the exported history, the simulator's checker",
+            violations=(
+                *(f"{rule}: {where}" for rule, where in check(history, limits(speed))),
+                *departures_violations(rows, lines, speed),
+            ),
+        ),
+        _calls(told.calls, jobs),
+        _repairs(told.repairs),
+        _letters(mail, jobs),
+        _sessions(told.sessions),
     )
-    found += letter_violations(
-        Letters(
-            accepted=mail.sender.accepted,
-            asked=mail.sender.asked,
-            taken=mail.postbox.taken,
-            jobs=jobs,
-            dead=mail.crew.dead,
-            faults=mail.sender.faults,
-        )
+    return Verdict(systems=systems, jobs=len(jobs))
+
+
+def _calls(told: calls_rules.Told, jobs: Mapping[str, JobView]) -> Judged:
+    return Judged(
+        system="calls",
+        did={"leads": len(told.accepted), "calls dialled": len(told.calls)},
+        judge="the carrier's ledger",
+        violations=tuple(f"calls: {line}" for line in calls_rules.call_violations(told, jobs)),
     )
-    return Verdict(
-        flights=airports.left,
-        calls=len(calls.calls),
-        repairs=sum(one["technician"] is not None for one in repairs.requests.values()),
-        letters=len(mail.postbox.taken),
-        doubled=sum(1 for times in mail.postbox.taken.values() if times > 1),
-        jobs=len(jobs),
-        violations=tuple(found),
+
+
+def _repairs(told: repairs_rules.Told) -> Judged:
+    taken = sum(one["technician"] is not None for one in told.requests.values())
+    found = repairs_rules.repair_violations(told)
+    return Judged(
+        system="field_service",
+        did={"requests": len(told.accepted), "taken": taken, "alerts sent": len(told.alerts)},
+        judge="the carrier's ledger",
+        violations=tuple(f"repairs: {line}" for line in found),
+    )
+
+
+def _letters(mail: MailRoom, jobs: Mapping[str, JobView]) -> Judged:
+    taken = mail.postbox.taken
+    letters = Letters(
+        accepted=mail.sender.accepted,
+        asked=mail.sender.asked,
+        taken=taken,
+        jobs=jobs,
+        dead=mail.crew.dead,
+        faults=mail.sender.faults,
+    )
+    doubled = sum(1 for times in taken.values() if times > 1)
+    return Judged(
+        system="lanes",
+        did={
+            "letters arrived": len(taken),
+            "twice": doubled,
+            "workers killed": sum(len(worker.died) for worker in mail.crew.workers),
+        },
+        judge="the mail server",
+        violations=tuple(letter_violations(letters)),
+    )
+
+
+def _sessions(written: session_rules.Written | None) -> Judged:
+    if written is None:
+        return Judged(system="automations", did={}, judge="", violations=())
+    states = Counter(job["state"] for job in written.sessions.values())
+    found = session_rules.session_violations(written)
+    return Judged(
+        system="automations",
+        did={
+            "sessions": states["succeeded"] + states["dead"],
+            "killed at their timeout": states["dead"],
+            "fires folded": states["cancelled"],
+        },
+        judge="the sessions' journal, the repositories",
+        violations=tuple(f"automations: {line}" for line in found),
     )
 
 

@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined
 from headway.core.duration import format_duration
 from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.system import OWN
-from headway.systems.calls.template import Template, TemplateBody
+from headway.systems.calls.template import TemplateBody
 from headway.systems.calls.truth.migration import Migration
 from headway.systems.calls.truth.routes import migration_routes
 from headway.systems.calls.truth.shadow import ShadowBook
@@ -47,9 +47,7 @@ def of_body(of: type[BaseModel]) -> Iterable[tuple[str, ...]]:
 
 def template() -> Iterable[tuple[str, ...]]:
     """The fields of a template."""
-    told = items(Template, "Attributes")
-    said = {name: told.get(f"{name}_ms", told.get(name, "")) for name in TemplateBody.model_fields}
-    return _rows(TemplateBody, said)
+    return of_body(TemplateBody)
 
 
 def _rows(

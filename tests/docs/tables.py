@@ -37,8 +37,7 @@ from headway.server.metrics.families import FAMILIES, Family
 from headway.systems.automations.routes import ROUTES as AUTOMATION_ROUTES
 from headway.systems.automations.system import FAMILIES as OF_AUTOMATIONS
 from headway.systems.calls.intake import LeadBody, NumberBody
-from headway.systems.calls.lead import Attempt, Lead, LeadStatus
-from headway.systems.calls.outcome import Outcome
+from headway.systems.calls.lead import Attempt, Lead, LeadStatus, Outcome
 from headway.systems.calls.seen.metrics import FAMILIES as OF_CALLS
 from headway.systems.field_service.seen.metrics import FAMILIES as OF_FIELD_SERVICE
 from headway.systems.notifications.intake import NotificationBody

@@ -27,15 +27,23 @@ class MailRoom:
 
     Attributes:
         url: of the server.
+        smtp: where its mail server is.
         postbox: what has arrived.
         sender: what was accepted.
         crew: who works.
     """
 
     def __init__(
-        self, store: hw.Store, url: str, postbox: Postbox, sender: Sender, crew: Crew
+        self,
+        store: hw.Store,
+        url: str,
+        smtp: str,
+        postbox: Postbox,
+        sender: Sender,
+        crew: Crew,
     ) -> None:
         self.url = url
+        self.smtp = smtp
         self.postbox = postbox
         self.sender = sender
         self.crew = crew
@@ -98,10 +106,10 @@ async def mail_room(
             "SMTP_USER": "",
             "LANES_DATABASE": str(database),
         }
-        print(f"The mail room's mail goes to smtp://127.0.0.1:{port}", flush=True)
         crew = Crew(store, url, env, folder, seed, tell)
         async with crew.at_work():
-            yield MailRoom(store, url, postbox, Sender(url, seed, tell), crew)
+            smtp = f"smtp://127.0.0.1:{port}"
+            yield MailRoom(store, url, smtp, postbox, Sender(url, seed, tell), crew)
 
 
 def _fill(path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headway.carrier.provider import Simulated
-from headway.carrier.settings import SimulatedSettings, read_table
+from headway.carrier.settings import SimulatedSettings
+from headway.systems.telephony.settings_table import read_table
 
 
 def make(settings: Mapping[str, object]) -> Simulated:
@@ -17,4 +18,4 @@ def make(settings: Mapping[str, object]) -> Simulated:
     Raises:
         InvalidValue: it holds what is unknown or unusable.
     """
-    return Simulated(read_table(SimulatedSettings, "telephony.simulated", settings))
+    return Simulated(read_table("telephony.simulated", SimulatedSettings, settings))

@@ -1,16 +1,157 @@
-"""The life of one simulated call, from the request to the end."""
+"""The life of one simulated call: it rings, is answered, and follows the application's words."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import assert_never
+from urllib.parse import urljoin
 
-from headway.carrier.application import Application
-from headway.carrier.conversation import Conversation
+from headway.carrier.application import Application, NotHeard
 from headway.carrier.ledger import Call
 from headway.carrier.pace import Pace
+from headway.carrier.twiml import (
+    Gather,
+    HangUp,
+    Message,
+    Redirect,
+    Silence,
+    Spoken,
+    Step,
+    Talk,
+    read_twiml,
+)
+from headway.core.errors import InvalidValue
 from headway.systems.telephony.voice import CallStatus
+
+LISTEN_MS = 2_000
+"""How long words take, in a script that asks something."""
+_MOST_DOCUMENTS = 100
+_SORRY = "An application error has occurred. Goodbye."
+
+
+class _Over(Exception):
+    """The person or a limit ends the call."""
+
+
+class Conversation:
+    """What happens in one call while somebody listens.
+
+    A script that asks nothing lasts as long as the person talks; one that asks lasts as long as
+    its words and the answers do.
+
+    Attributes:
+        spent_ms: how long it has lasted.
+    """
+
+    def __init__(self, call: Call, pace: Pace, application: Application) -> None:
+        self.spent_ms = 0.0
+        self._call = call
+        self._pace = pace
+        self._application = application
+        self._left_ms = float(call.plan.limit_ms)
+        if call.fate.leaves_ms is not None:
+            self._left_ms = min(self._left_ms, call.fate.leaves_ms)
+        self._think_ms = float(call.fate.think_ms)
+        self._asked = False
+        self._base = call.plan.words_url
+
+    async def follow(self, words: str | None, url: str | None, method: str) -> None:
+        """Follows an application's words to their end.
+
+        Args:
+            words: TwiML; None to fetch it.
+            url: where it is fetched.
+            method: how.
+        """
+        try:
+            said = await self._fetch(url, method) if words is None and url is not None else words
+            for _ in range(_MOST_DOCUMENTS):
+                if said is None:
+                    return
+                said = await self._document(said)
+            self._call.problems.append("11205 the application's words go round in a circle")
+        except _Over:
+            return
+        except (NotHeard, InvalidValue) as error:
+            self._call.problems.append(str(error))
+            self._call.heard.append(_SORRY)
+
+    async def _document(self, said: str) -> str | None:
+        """Follows one document; the next one, or None at the end."""
+        steps = read_twiml(said)
+        self._asked = self._asked or any(isinstance(one, Gather | Redirect) for one in steps)
+        for one in steps:
+            following = await self._step(one)
+            if following is not None or isinstance(one, HangUp):
+                return following
+        if not self._asked:
+            await self._spend(max(0, self._call.fate.talk_ms - self.spent_ms))
+        return None
+
+    async def _step(self, one: Step) -> str | None:
+        match one:
+            case Spoken(text=text):
+                await self._say(text)
+            case Silence(pause_ms=pause_ms):
+                await self._spend(pause_ms)
+            case Talk():
+                await self._spend(self._call.fate.talk_ms)
+            case Gather():
+                return await self._gather(one)
+            case Redirect(url=url, method=method):
+                return await self._fetch(url, method)
+            case HangUp() | Message():
+                pass
+            case _:
+                assert_never(one)
+        return None
+
+    async def _say(self, text: str) -> None:
+        self._call.heard.append(text)
+        if self._asked:
+            await self._spend(LISTEN_MS)
+
+    async def _gather(self, asked: Gather) -> str | None:
+        self._call.heard.extend(asked.prompts)
+        window = asked.timeout_ms + LISTEN_MS * len(asked.prompts)
+        digits = self._call.fate.digits[: asked.digits]
+        if digits and self._think_ms <= window:
+            await self._spend(self._think_ms)
+            self._think_ms = self._call.fate.think_ms
+        else:
+            await self._spend(window)
+            self._think_ms = max(0, self._think_ms - window)
+            if not asked.tells_none:
+                return None
+            digits = ""
+        self._call.pressed.append(digits)
+        told = [("Digits", digits), ("msg", "Gather End"), ("FinishedOnKey", "")]
+        return await self._fetch(asked.action or self._base, asked.method, told)
+
+    async def _fetch(
+        self, url: str | None, method: str, more: Sequence[tuple[str, str]] = ()
+    ) -> str:
+        if url is None and self._base is None:
+            message = "11100 there is no URL to ask what follows"
+            raise NotHeard(message)
+        self._base = urljoin(self._base or "", url or "")
+        return await self._application.words(self._call, self._base, method, more)
+
+    async def _spend(self, span_ms: float) -> None:
+        began = self._pace.passed_ms()
+        span = min(span_ms, self._left_ms)
+        try:
+            await self._pace.pause(span)
+        except asyncio.CancelledError:
+            self.spent_ms += min(span, self._pace.passed_ms() - began)
+            raise
+        self.spent_ms += span
+        self._left_ms -= span
+        if self._left_ms <= 0:
+            raise _Over
+
 
 SETUP_MS = 500
 """How long it takes until it rings, or a call fails."""

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import secrets
 
-from headway.carrier.application import (
-    DirectApplication,
-    Notice,
-    Tell,
-    event_of,
-)
-from headway.carrier.forms import (
+from headway.carrier.application import DirectApplication, Notice, Tell, event_of
+from headway.carrier.ledger import CallPlan, TextPlan
+from headway.carrier.script import Fate, Taking
+from headway.carrier.settings import SimulatedSettings
+from headway.carrier.twiml import write_reply, write_twiml
+from headway.carrier.webhooks import (
+    HttpApplication,
     read_call_status,
     read_inbound_text,
     read_pressed_keys,
     read_text_event,
 )
-from headway.carrier.http_application import HttpApplication
-from headway.carrier.ledger import CallPlan, TextPlan
-from headway.carrier.script import Fate, Taking
-from headway.carrier.settings import SimulatedSettings
-from headway.carrier.twiml import write_reply, write_twiml
 from headway.carrier.world import World
 from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing

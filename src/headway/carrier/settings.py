@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.systems.telephony.phone import Phone
+from headway.systems.telephony.settings_table import Span, read_table
 
 ENDS: Mapping[str, float] = {"answer": 14, "busy": 2, "no_answer": 2, "failed": 1}
 """What becomes of calls, in the proportion of what nothing is said of."""
 
 PRESSES: Mapping[str, float] = {"accept": 10, "decline": 6, "silent": 3, "wrong": 1}
 """What people answer who are asked, likewise."""
-
-
-def _span(value: object) -> int:
-    return parse_duration(value)
 
 
 def _bounds(value: object) -> object:
@@ -55,7 +52,6 @@ def _several(value: object) -> object:
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Span = Annotated[int, BeforeValidator(_span)]
 Bounds = Annotated[tuple[int, int], BeforeValidator(_bounds)]
 
 
@@ -143,7 +139,7 @@ class Rates(BaseModel):
         Raises:
             InvalidValue: they are unknown, or cannot be.
         """
-        new = read_table(Rates, "rates", written)
+        new = read_table("rates", Rates, written)
         given = {name: getattr(new, name) for name in new.model_fields_set}
         for group in (ENDS, PRESSES):
             if not group.keys().isdisjoint(given):
@@ -194,35 +190,6 @@ class SimulatedSettings(Rates):
     numbers: Annotated[tuple[Phone, ...], BeforeValidator(_several)] = ()
     channels: dict[Phone, Annotated[int, Field(ge=1)]] = Field(default_factory=dict[str, int])
     inbound_url: str | None = None
-
-
-Table = TypeVar("Table", bound=BaseModel)
-
-
-def read_table(kind: type[Table], where: str, written: Mapping[str, object]) -> Table:
-    """Reads a table of settings, or a body.
-
-    Args:
-        kind: what it is to be.
-        where: what messages call it.
-        written: as it came.
-
-    Returns:
-        The table.
-
-    Raises:
-        InvalidValue: it holds what is unknown or unusable; the message names the place, never
-            the value.
-    """
-    try:
-        return kind.model_validate(dict(written))
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        place = ".".join((where, *map(str, first["loc"])))
-        what = first["msg"].removeprefix("Value error, ")
-        message = f"{place}: {what[:1].lower()}{what[1:]}"
-        hint = f"known: {', '.join(kind.model_fields)}" if "extra" in first["type"] else ""
-        raise InvalidValue(message, hint=hint) from None
 
 
 _NOISE = 1e-9

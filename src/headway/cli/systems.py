@@ -50,15 +50,17 @@ class Systems:
     parts: Parts | None = None
 
     def declare(self, app: App) -> list[str]:
-        """Adds their kinds and lanes to an app.
+        """Adds their kinds to an app.
 
         Returns:
-            The lanes that these kinds and systems name; empty if they name none.
+            The lanes of these kinds, and those that the systems declare besides; empty for none.
         """
-        before = set(app.lanes)
+        kinds, lanes = set(app.kinds), set(app.lanes)
         for one in self.each:
             one.declare(app)
-        return [lane for lane in app.lanes if lane not in before]
+        of_kinds = (kind.lane for name, kind in app.kinds.items() if name not in kinds)
+        declared = (lane for lane in app.lanes if lane not in lanes)
+        return list(dict.fromkeys((*of_kinds, *declared)))
 
     @asynccontextmanager
     async def opened(self, base_url: str | None) -> AsyncGenerator[None]:

@@ -13,10 +13,19 @@ from headway.systems.calls.settings import read_settings
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ({"call_dedline": "3s"}, "'call_dedline' (did you mean call_deadline?)"),
-        ({"colour": 3}, "'colour' (known: customer_limit, customer_per, "),
-        ({"template": {"max_rety": 3}}, "'template.max_rety' (did you mean template.max_retry?)"),
-        ({"template": {"colour": 3}}, "'template.colour' (known: payload_schema, "),
+        (
+            {"call_dedline": "3s"},
+            "call_dedline: there is no such setting (did you mean call_deadline?)",
+        ),
+        ({"colour": 3}, "colour: there is no such setting (known: customer_limit, customer_per, "),
+        (
+            {"template": {"max_rety": 3}},
+            "template.max_rety: there is no such setting (did you mean max_retry?)",
+        ),
+        (
+            {"template": {"colour": 3}},
+            "template.colour: there is no such setting (known: payload_schema, ",
+        ),
     ],
 )
 def test_a_setting_of_calls_that_there_is_not_is_told_with_the_one_meant(
@@ -24,4 +33,24 @@ def test_a_setting_of_calls_that_there_is_not_is_told_with_the_one_meant(
 ) -> None:
     with pytest.raises(InvalidValue) as refused:
         read_settings(written)
-    assert str(refused.value).startswith(f"[calls]: there is no setting {told}")
+    assert str(refused.value).startswith(f"calls.{told}")
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ({"customer_limit": -1}, "calls.customer_limit is -1: "),
+        ({"template": {"ring_s": "long"}}, "calls.template.ring_s is 'long': "),
+        ({"template": {"hours": {"spans": "9-17"}}}, "calls.template.hours is {'spans': '9-17'}: "),
+        (
+            {"reporting_keys": "whsec_c2VjcmV0"},
+            "calls.reporting_keys: input should be a valid list",
+        ),
+    ],
+)
+def test_a_value_that_is_not_valid_is_shown_unless_it_is_a_secret(
+    written: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        read_settings(written)
+    assert str(refused.value).startswith(told)

@@ -13,7 +13,7 @@ from headway.contract.views import GatesQuery
 from headway.runtime.timing import REAL, Timing
 from headway.stores import open_store
 from headway.systems.calls.checks import Checked, Checking, Refused
-from headway.systems.calls.template import HttpOptions, Template
+from headway.systems.calls.template import HttpCheckBody, Template
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
 from tests.systems.calls.far_service import FarService, far_service
 
@@ -126,9 +126,9 @@ async def test_an_answer_that_cannot_be_read_or_never_ends_is_none(
 ) -> None:
     far.answers = [trouble]
     checking = Checking(patience)
-    options = HttpOptions(url=far.url, timeout_ms=LIMIT_S * 1_000, tries=2)
+    options = HttpCheckBody(check="http", url=far.url, timeout=LIMIT_S * 1_000, tries=2)
     with pytest.raises(Refused, match="could not be made"):
-        await checking.check(Template(name="t", checks=(options,)), LEAD)
+        await checking.check(Template(name="t", checks=[options]), LEAD)
     assert len(far.asked) == 2
     await checking.close()
 
@@ -217,8 +217,8 @@ async def test_more_checks_at_once_than_a_client_keeps_connections_are_all_asked
 ) -> None:
     far.answers = [None]
     checking = Checking(REAL)
-    options = HttpOptions(url=far.url, timeout_ms=30_000, tries=1)
-    template = Template(name="t", checks=(options,))
+    options = HttpCheckBody(check="http", url=far.url, timeout=30_000, tries=1)
+    template = Template(name="t", checks=[options])
     async with asyncio.TaskGroup() as group:
         for _ in range(110):
             group.create_task(checking.check(template, LEAD))

@@ -13,7 +13,7 @@ import headway as hw
 from headway.systems.calls import make
 from headway.systems.calls.book import Number, Page
 from headway.systems.calls.gates import routes
-from headway.systems.calls.template import CallingHours, Template
+from headway.systems.calls.template import HoursBody, Template
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
 from headway.systems.telephony.exchange import Exchange
@@ -219,10 +219,16 @@ def test_only_what_moves_leads_has_those_who_wait_looked_through() -> None:
         return routes(replace(page, **change)) != routes(page)
 
     assert not moves(numbers={NUMBER: replace(number, maximum_channels=9, provider="vonage")})
-    assert not moves(templates={"default": replace(default, say="Other words.", max_retry=0)})
+    assert not moves(
+        templates={"default": default.model_copy(update={"say": "Other.", "max_retry": 0})}
+    )
     assert moves(numbers={})
     assert moves(numbers={NUMBER: replace(number, reseller="acme")})
     assert moves(numbers={NUMBER: replace(number, pool="p")})
     assert moves(templates={})
-    for change in ({"numbers": "p"}, {"customer_limit": 1}, {"hours": CallingHours(spans="9-17")}):
-        assert moves(templates={"default": replace(default, **change)}), change
+    for change in (
+        {"numbers": "p"},
+        {"customer_limit": 1},
+        {"hours": HoursBody(spans="09:00-17:00")},
+    ):
+        assert moves(templates={"default": default.model_copy(update=change)}), change

@@ -51,4 +51,4 @@ def test_the_longest_that_a_provider_takes_is_taken():
         {"lines": LINES, "ring": "10m", "call_limit": "4h", "geocoder_url": "https://a.org/s?k=1"},
         exchange,
     )
-    assert (read.ring_s, read.call_limit_s) == (600, 14_400)
+    assert (read.ring, read.call_limit) == (600_000, 14_400_000)

@@ -16,7 +16,7 @@ from headway.systems.field_service.words import (
     taken_words,
     withdrawn_words,
 )
-from headway.systems.telephony.twilio.twiml import written
+from headway.systems.telephony.twilio.account import written
 from headway.systems.telephony.voice import Ask, Say
 from tests.systems.field_service.field_rig import HERE, a_field
 

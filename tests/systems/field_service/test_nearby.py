@@ -17,22 +17,21 @@ from headway.core.errors import InvalidValue
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.nearby.cells import (
     COLUMNS,
+    EARTH_KM,
+    FARTHEST_KM,
+    MOST_SQUARES,
     ROWS,
     Square,
     cell_of,
+    check_position,
+    cover,
+    distance_km,
     position_of,
+    reach_km,
     square_at,
 )
-from headway.systems.field_service.nearby.cover import MOST_SQUARES, cover
 from headway.systems.field_service.nearby.questions import Found, Looked, Questions
 from headway.systems.field_service.nearby.search import nearby
-from headway.systems.field_service.nearby.sphere import (
-    EARTH_KM,
-    FARTHEST_KM,
-    check_position,
-    distance_km,
-    reach_km,
-)
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.technicians import became_idle
 from tests.servers.postgres import fresh_database

@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx
 
-from headway.carrier.people import Person
-from headway.carrier.settings import read_table
+from headway.carrier.script import Person
 from headway.carrier.twilio_server.carrier import Carrier
-from headway.carrier.twilio_server.settings import CarrierSettings
+from headway.carrier.twilio_server.services import CarrierSettings
 from headway.carrier.world import World
 from headway.runtime.timing import REAL, Timing
 from headway.server.listening.listener import Address, Listener
+from headway.systems.telephony.settings_table import read_table
 
 LIMIT_S = 120
 """How long a test waits for what must come before it fails."""
@@ -57,7 +57,7 @@ class CarrierRig:
 
     def person(self, phone: str, *answers: str, **more: Any) -> None:
         """Says what the person at a number does; see `Person`."""
-        self.world.set_person(phone, read_table(Person, "person", {"answers": answers, **more}))
+        self.world.set_person(phone, read_table("person", Person, {"answers": answers, **more}))
 
     async def until(self, fits: Callable[[World], Found], what: str = "") -> Found:
         """What a look at the world finds, as soon as it finds something."""
@@ -83,7 +83,7 @@ async def carrying(*, timing: Timing = REAL, **settings: Any) -> AsyncGenerator[
         settings: see `CarrierSettings`.
     """
     chosen: Mapping[str, object] = {"speed": 1_000, **_sure(settings), **settings}
-    carrier = Carrier(read_table(CarrierSettings, "carrier", chosen), timing=timing)
+    carrier = Carrier(read_table("carrier", CarrierSettings, chosen), timing=timing)
     listener = Listener(carrier.app, Address(port=0))
     running = asyncio.create_task(listener.run())
     await listener.answers()

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from headway.core.errors import InvalidValue, ProviderError, ProviderRefused, ProviderUnsure
-from headway.systems.telephony.dialling import dial
-from headway.systems.telephony.exchange import Exchange
+from headway.systems.telephony.exchange import Exchange, dial
 from headway.systems.telephony.voice import CallOrder, Dialled
 from tests.systems.telephony.accounts import (
     CALL,

@@ -17,9 +17,9 @@ from starlette.routing import Route
 
 from headway.carrier import make
 from headway.carrier.application import Told
-from headway.carrier.people import Person
 from headway.carrier.provider import Simulated
-from headway.carrier.settings import SimulatedSettings, read_table
+from headway.carrier.script import Person
+from headway.carrier.settings import SimulatedSettings
 from headway.core.errors import (
     InvalidValue,
     ProviderRefused,
@@ -32,6 +32,7 @@ from headway.lab.virtual_timing import VirtualTiming
 from headway.server.hooks.request import HookRequest
 from headway.server.listening.listener import Address, Listener
 from headway.systems.telephony.settings import read_exchange
+from headway.systems.telephony.settings_table import read_table
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder, TextStatus
 from headway.systems.telephony.voice import (
     Ask,
@@ -68,7 +69,7 @@ class Play:
         return (await self.provider.dial(order(ref, to, script))).call_id
 
     def person(self, *answers: str, to: str = TO, **more: Any) -> None:
-        told = read_table(Person, "person", {"answers": answers, **more})
+        told = read_table("person", Person, {"answers": answers, **more})
         self.provider.world.set_person(to, told)
 
     def statuses(self) -> list[CallStatus]:
@@ -84,7 +85,7 @@ def playing(
     main: Callable[[Play], Coroutine[Any, Any, None]], **settings: Any
 ) -> list[tuple[int, Told]]:
     """Plays on virtual time; what was told."""
-    read = read_table(SimulatedSettings, "simulated", settings)
+    read = read_table("simulated", SimulatedSettings, settings)
 
     async def whole(loop: VirtualLoop) -> list[tuple[int, Told]]:
         async def hear(one: Told) -> object:

@@ -24,8 +24,7 @@ from headway.server.access.policy import public
 from headway.server.hooks.request import HookRequest
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
-from headway.systems.telephony.exchange import Exchange
-from headway.systems.telephony.hearing import take
+from headway.systems.telephony.exchange import Exchange, take
 from headway.systems.telephony.texts import TextStatus
 from headway.systems.telephony.voice import Ask, CallStatus, Pressed, Say
 from tests.server.rig import Rig, serving

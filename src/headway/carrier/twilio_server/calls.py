@@ -11,17 +11,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from headway.carrier.ledger import Call, CallPlan
-from headway.carrier.twilio_server.asked import (
+from headway.carrier.twilio_server.replies import PAGING, call_shape, must_do, page_of, reply_of
+from headway.carrier.twilio_server.requests import (
     Fields,
+    Refused,
     read_body,
     read_query,
     ref_of,
 )
-from headway.carrier.twilio_server.desk import Desk
-from headway.carrier.twilio_server.paging import PAGING, page_of
-from headway.carrier.twilio_server.problems import Refused
-from headway.carrier.twilio_server.replying import must_do, reply_of
-from headway.carrier.twilio_server.shapes import call_shape
+from headway.carrier.twilio_server.services import Services
 from headway.systems.telephony.voice import CallStatus
 
 _EVENTS = frozenset({"initiated", "ringing", "answered", "completed"})
@@ -42,42 +40,42 @@ _NEW = (
 _MOMENTS = tuple(f"{which}Time{how}" for which in ("Start", "End") for how in ("", "<", ">"))
 
 
-async def place(desk: Desk, request: Request) -> Response:
+async def place(services: Services, request: Request) -> Response:
     """Places a call.
 
     Raises:
         Refused: there is no call.
     """
     asked = await read_body(request, _NEW)
-    plan = _plan(desk, asked)
-    fate, nth = desk.world.next_fate(plan.to)
+    plan = _plan(services, asked)
+    fate, nth = services.world.next_fate(plan.to)
     must_do(fate, 21217)
-    call = desk.world.place(plan, fate, nth)
-    return await reply_of(desk.world, fate, lambda: call_shape(desk.account, call))
+    call = services.world.place(plan, fate, nth)
+    return await reply_of(services.world, fate, lambda: call_shape(services.account, call))
 
 
-async def every(desk: Desk, request: Request) -> Response:
+async def every(services: Services, request: Request) -> Response:
     """Lists calls, the newest first."""
     asked = read_query(request, (*PAGING, *_MOMENTS, "To", "From", "Status", "ParentCallSid"))
-    calls = [one for one in desk.world.ledger.calls.values() if _fits(asked, one)]
+    calls = [one for one in services.world.ledger.calls.values() if _fits(asked, one)]
     calls.reverse()
-    shape = page_of(request, asked, "calls", calls, lambda one: call_shape(desk.account, one))
+    shape = page_of(request, asked, "calls", calls, lambda one: call_shape(services.account, one))
     return JSONResponse(shape)
 
 
-async def tell(desk: Desk, request: Request) -> Response:
+async def tell(services: Services, request: Request) -> Response:
     """Tells of one call."""
-    return JSONResponse(call_shape(desk.account, _found(desk, request)))
+    return JSONResponse(call_shape(services.account, _found(services, request)))
 
 
-async def change(desk: Desk, request: Request) -> Response:
+async def change(services: Services, request: Request) -> Response:
     """Ends a call, or has other words followed in it.
 
     Raises:
         Refused: it cannot be, as the call stands.
     """
     asked = await read_body(request, (*_LEAD, *_TOLD, "Status"))
-    call = _found(desk, request)
+    call = _found(services, request)
     status = asked.get("Status")
     url, words = asked.url("Url", invalid=21205), asked.get("Twiml")
     if status not in {None, "canceled", "completed"}:
@@ -85,18 +83,18 @@ async def change(desk: Desk, request: Request) -> Response:
     if call.status.ended:
         raise Refused(21220, "Call is not in-progress. Cannot redirect.")
     if status == "completed" or (status and call.status is not CallStatus.IN_PROGRESS):
-        await desk.world.hang_up(call.sid)
-        return JSONResponse(call_shape(desk.account, call))
+        await services.world.hang_up(call.sid)
+        return JSONResponse(call_shape(services.account, call))
     is_led = url is not None or words is not None
-    if is_led and not desk.world.lead_on(call.sid, words, url, asked.method("Method")):
+    if is_led and not services.world.lead_on(call.sid, words, url, asked.method("Method")):
         raise Refused(21220, "Call is not in-progress. Cannot redirect.")
-    return JSONResponse(call_shape(desk.account, call))
+    return JSONResponse(call_shape(services.account, call))
 
 
-def _plan(desk: Desk, asked: Fields) -> CallPlan:
+def _plan(services: Services, asked: Fields) -> CallPlan:
     to = asked.phone("To", missing=21201, invalid=21211)
     from_ = asked.phone("From", missing=21213, invalid=21212)
-    if desk.world.numbers and from_ not in desk.world.numbers:
+    if services.world.numbers and from_ not in services.world.numbers:
         raise Refused(21210, f"Source phone number not yet verified for your account: {from_}")
     words, url = asked.get("Twiml"), asked.url("Url", invalid=21205)
     if (words is None) == (url is None):
@@ -120,8 +118,8 @@ def _plan(desk: Desk, asked: Fields) -> CallPlan:
     )
 
 
-def _found(desk: Desk, request: Request) -> Call:
-    call = desk.world.ledger.calls.get(request.path_params["sid"])
+def _found(services: Services, request: Request) -> Call:
+    call = services.world.ledger.calls.get(request.path_params["sid"])
     if call is None:
         raise Refused(20404, f"The requested resource {request.url.path} was not found")
     return call

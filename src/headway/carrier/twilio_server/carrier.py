@@ -12,20 +12,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headway.carrier.http_application import HttpApplication
 from headway.carrier.twilio_server import calls, control, messages
-from headway.carrier.twilio_server.asked import check_caller
-from headway.carrier.twilio_server.desk import Desk
-from headway.carrier.twilio_server.problems import Refused, refused
-from headway.carrier.twilio_server.replying import must_be_there
-from headway.carrier.twilio_server.settings import CarrierSettings
+from headway.carrier.twilio_server.replies import must_be_there
+from headway.carrier.twilio_server.requests import Refused, check_caller, refused
+from headway.carrier.twilio_server.services import CarrierSettings, Services
+from headway.carrier.webhooks import HttpApplication
 from headway.carrier.world import World
 from headway.runtime.timing import REAL, Timing
 
 HOSTS = ["localhost", "127.0.0.1"]
 """Where a carrier may be: it is no protected place."""
 
-Answer = Callable[[Desk, Request], Awaitable[Response]]
+Answer = Callable[[Services, Request], Awaitable[Response]]
 
 _API: tuple[tuple[str, str, Answer], ...] = (
     ("POST", "/Calls.json", calls.place),
@@ -68,7 +66,7 @@ class Carrier:
         self.settings = settings
         application = HttpApplication(settings.account, settings.token)
         self.world = World(settings, application, timing=timing)
-        self._desk = Desk(
+        self._services = Services(
             world=self.world,
             account=settings.account,
             secrets={settings.account: settings.token, **settings.api_keys},
@@ -90,8 +88,8 @@ class Carrier:
     def _route(self, method: str, path: str, answer: Answer, *, api: bool) -> Route:
         async def endpoint(request: Request) -> Response:
             if api:
-                check_caller(request, self._desk.account, self._desk.secrets)
+                check_caller(request, self._services.account, self._services.secrets)
                 must_be_there(self.world, request)
-            return await answer(self._desk, request)
+            return await answer(self._services, request)
 
         return Route(path, endpoint, methods=[method])

@@ -7,18 +7,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from headway.carrier.ledger import Call, Text
-from headway.carrier.people import Person
-from headway.carrier.settings import Rates, read_table
-from headway.carrier.twilio_server.asked import Fields
-from headway.carrier.twilio_server.desk import Desk
-from headway.carrier.twilio_server.problems import Refused
-from headway.carrier.twilio_server.shapes import Shape
+from headway.carrier.script import Person
+from headway.carrier.settings import Rates
+from headway.carrier.twilio_server.replies import Shape
+from headway.carrier.twilio_server.requests import Fields, Refused
+from headway.carrier.twilio_server.services import Services
 from headway.core.errors import InvalidValue
+from headway.systems.telephony.settings_table import read_table
 
 
-async def calls(desk: Desk, request: Request) -> Response:
+async def calls(services: Services, request: Request) -> Response:
     """All calls, and what a bill would show."""
-    ledger = desk.world.ledger
+    ledger = services.world.ledger
     asked = Fields(list(request.query_params.multi_items()), ("ref", "to", "from"))
     found = [
         _call(one)
@@ -39,27 +39,27 @@ async def calls(desk: Desk, request: Request) -> Response:
     return JSONResponse(told)
 
 
-async def hang_up(desk: Desk, request: Request) -> Response:
+async def hang_up(services: Services, request: Request) -> Response:
     """Lets whoever was called hang up.
 
     Raises:
         Refused: there is no such call.
     """
     sid = request.path_params["sid"]
-    call = desk.world.ledger.calls.get(sid)
+    call = services.world.ledger.calls.get(sid)
     if call is None:
         raise Refused(20404, f"there is no call {sid[:40]}")
-    await desk.world.hang_up(sid)
+    await services.world.hang_up(sid)
     return JSONResponse(_call(call))
 
 
-async def texts(desk: Desk, request: Request) -> Response:
+async def texts(services: Services, request: Request) -> Response:
     """All messages, out and in."""
     del request
-    return JSONResponse({"texts": [_text(one) for one in desk.world.ledger.texts.values()]})
+    return JSONResponse({"texts": [_text(one) for one in services.world.ledger.texts.values()]})
 
 
-async def write(desk: Desk, request: Request) -> Response:
+async def write(services: Services, request: Request) -> Response:
     """Lets somebody write to one of the numbers.
 
     Raises:
@@ -69,19 +69,19 @@ async def write(desk: Desk, request: Request) -> Response:
     told = [said.get(name) for name in ("from", "to", "text")]
     match told:
         case [str(from_), str(to), str(words)] if len(said) == 3:
-            return JSONResponse(_text(desk.world.write(from_, to, words)), 201)
+            return JSONResponse(_text(services.world.write(from_, to, words)), 201)
         case _:
             raise Refused(20001, 'give {"from": "+1…", "to": "+1…", "text": "…"}')
 
 
-async def person(desk: Desk, request: Request) -> Response:
+async def person(services: Services, request: Request) -> Response:
     """Says what the person at a number does from now on."""
     told = _read(Person, "person", await _object(request))
-    desk.world.set_person(request.path_params["phone"], told)
+    services.world.set_person(request.path_params["phone"], told)
     return JSONResponse(told.model_dump())
 
 
-async def faults(desk: Desk, request: Request) -> Response:
+async def faults(services: Services, request: Request) -> Response:
     """Tells what happens how often, and changes it.
 
     Raises:
@@ -90,10 +90,10 @@ async def faults(desk: Desk, request: Request) -> Response:
     if request.method == "POST":
         said = await _object(request)
         try:
-            desk.world.change(said)
+            services.world.change(said)
         except InvalidValue as error:
             raise Refused(20001, str(error)) from error
-    return JSONResponse(desk.world.rates.model_dump(include=set(Rates.model_fields)))
+    return JSONResponse(services.world.rates.model_dump(include=set(Rates.model_fields)))
 
 
 async def _object(request: Request) -> Shape:
@@ -105,7 +105,7 @@ async def _object(request: Request) -> Shape:
 
 def _read(kind: type[Person], where: str, said: Shape) -> Person:
     try:
-        return read_table(kind, where, said)
+        return read_table(where, kind, said)
     except InvalidValue as error:
         raise Refused(20001, str(error)) from error
 

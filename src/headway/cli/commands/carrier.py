@@ -16,10 +16,10 @@ from headway.core.errors import InvalidValue
 from headway.runtime import event_loop
 
 with needs_extra("systems"):
-    from headway.carrier.settings import read_table
     from headway.carrier.twilio_server.carrier import HOSTS, Carrier
-    from headway.carrier.twilio_server.settings import CarrierSettings
+    from headway.carrier.twilio_server.services import CarrierSettings
     from headway.server.listening.listener import Address, Listener
+    from headway.systems.telephony.settings_table import read_table
 
 app = new_command()
 
@@ -111,7 +111,7 @@ def carrier(
         "numbers": tuple(account.number or ()),
         "inbound_url": account.sms_url,
     }
-    made = Carrier(read_table(CarrierSettings, "carrier", told))
+    made = Carrier(read_table("carrier", CarrierSettings, told))
     event_loop.run(_serve(session, made, Address(host=host, port=port)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -15,7 +15,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from headway.core.errors import UnknownRecord
 from headway.runtime.timing import Timing
-from headway.systems.calls.template import DEFAULT, Template, TemplateBody
+from headway.systems.calls.template import DEFAULT, Template
 from headway.systems.directory.database import Directory
 from headway.systems.directory.naming import naming
 
@@ -266,9 +266,7 @@ class Book:
         numbers = await session.scalars(select(NumberRecord).order_by(NumberRecord.number))
         templates = await session.scalars(select(TemplateRecord).order_by(TemplateRecord.name))
         stored = {
-            one.name: replace(
-                TemplateBody.model_validate(one.body).read(one.name), checks_at=one.checks_at
-            )
+            one.name: Template(**one.body, name=one.name, checks_at=one.checks_at)
             for one in templates
         }
         return Page(

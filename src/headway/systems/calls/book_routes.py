@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Annotated, cast
+from typing import Annotated, TypeVar, cast
 
 from fastapi import Path, Query, Response
 from pydantic import Field
@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.contract.definitions import DeclareGate, DefineRequest
-from headway.core.errors import InvalidState, InvalidValue, UnknownRecord
+from headway.core.errors import InvalidState, UnknownRecord
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
@@ -26,8 +26,9 @@ from headway.systems.calls.book import DEFAULT_POOL, Number, NumberRecord, Page,
 from headway.systems.calls.desk import STEP, Desk, TheDesk
 from headway.systems.calls.gates import changed_gates, routes
 from headway.systems.calls.intake import NumberBody, NumberChange, Own
-from headway.systems.calls.stages import check_words
 from headway.systems.calls.template import DEFAULT, Label, TemplateBody
+from headway.systems.directory.records import not_null
+from headway.systems.telephony.texts import check_words
 
 
 @asynccontextmanager
@@ -66,7 +67,7 @@ async def changing(
 
 
 ROUTES = router("system: calls")
-_LISTED = "GET /numbers lists them"
+Row = TypeVar("Row", NumberRecord, TemplateRecord)
 
 TheNumber = Annotated[str, Path(max_length=16, description="E.164.", examples=["+15550001000"])]
 Definer = Annotated[Caller, needs(Permission.DEFINE)]
@@ -118,7 +119,7 @@ async def add_number(
         InvalidValue: no provider has this name.
     """
     caller.check_gate(DEFAULT_POOL)
-    _check_provider(desk, body.provider)
+    desk.parts.exchange.voice(body.provider)
     record = NumberRecord(**body.model_dump(mode="json"))
     try:
         async with changing(service, desk, caller, f"number {body.number}") as session:
@@ -149,17 +150,11 @@ async def change_number(
     """
     caller.check_gate(DEFAULT_POOL)
     given = body.model_dump(mode="json", exclude_unset=True)
-    for name in ("provider", "maximum_channels", "status"):
-        if name in given and given[name] is None:
-            message = f"{name} cannot be null"
-            raise InvalidValue(message, hint="leave it out to keep it")
+    not_null({name: one for name, one in given.items() if name not in {"reseller", "pool"}})
     if "provider" in given:
-        _check_provider(desk, given["provider"])
+        desk.parts.exchange.voice(given["provider"])
     async with changing(service, desk, caller, f"number {number}") as session:
-        record = await session.get(NumberRecord, number)
-        if record is None:
-            message = f"there is no number {number[:64]!r}"
-            raise UnknownRecord(message, hint=_LISTED)
+        record = await _found(session, NumberRecord, number)
         for name, value in given.items():
             setattr(record, name, value)
     return answer(record.read())
@@ -182,24 +177,23 @@ async def remove_number(
     """
     caller.check_gate(DEFAULT_POOL)
     async with changing(service, desk, caller, f"number {number}") as session:
-        record = await session.get(NumberRecord, number)
-        if record is None:
-            message = f"there is no number {number[:64]!r}"
-            raise UnknownRecord(message, hint=_LISTED)
-        await session.delete(record)
+        await session.delete(await _found(session, NumberRecord, number))
     return Response(status_code=204)
 
 
-def _check_provider(desk: Desk, name: str) -> None:
-    """Lets the name of a provider pass.
+async def _found(session: AsyncSession, table: type[Row], name: str) -> Row:
+    """Return a number or a template that is stored.
 
     Raises:
-        InvalidValue: the settings have none of this name.
+        UnknownRecord: there is none.
     """
-    desk.parts.exchange.voice(name)
+    found = await session.get(table, name)
+    if found is None:
+        noun = table.__tablename__.removeprefix("calls_")
+        message = f"there is no {noun[:-1]} {name[:64]!r}"
+        raise UnknownRecord(message, hint=f"GET /{noun} lists them")
+    return found
 
-
-_TEMPLATES = "GET /templates lists them"
 
 TheName = Annotated[Label, Path(description="Of the template.")]
 Watcher = Annotated[Caller, needs(Permission.OBSERVE)]
@@ -243,11 +237,9 @@ async def one_template(name: TheName, desk: TheDesk, caller: Watcher) -> Respons
     """
     caller.whole()
     async with desk.parts.directory.read() as session:
-        found = await session.get(TemplateRecord, name)
-    if found is None and name != DEFAULT:
-        message = f"there is no template {name[:64]!r}"
-        raise UnknownRecord(message, hint=_TEMPLATES)
-    return answer(_named(name, _usual(desk) if found is None else found.body))
+        if name == DEFAULT and await session.get(TemplateRecord, name) is None:
+            return answer(_named(name, _usual(desk)))
+        return answer(_named(name, (await _found(session, TemplateRecord, name)).body))
 
 
 @ROUTES.put(
@@ -265,7 +257,7 @@ async def put_template(
         InvalidValue: its words cannot be said as they are.
     """
     caller.check_gate(DEFAULT_POOL)
-    check_words(body.say)
+    check_words("say", body.say)
     said = body.model_dump(mode="json")
     now = await service.now()
     async with changing(service, desk, caller, f"template {name}") as session:
@@ -300,11 +292,7 @@ async def remove_template(
     """
     caller.check_gate(DEFAULT_POOL)
     async with changing(service, desk, caller, f"template {name}") as session:
-        record = await session.get(TemplateRecord, name)
-        if record is None:
-            message = f"there is no template {name[:64]!r}"
-            raise UnknownRecord(message, hint=_TEMPLATES)
-        await session.delete(record)
+        await session.delete(await _found(session, TemplateRecord, name))
     return Response(status_code=204)
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, assert_never, cast
+from typing import Any, assert_never, cast
 
 import httpx
 import msgspec
 
 from headway.runtime.timing import Timing
 from headway.systems.calls.template import (
-    BlacklistOptions,
-    CheckOptions,
-    HttpOptions,
+    BlacklistBody,
+    HttpCheckBody,
     Template,
-    ValidityOptions,
+    ValidityBody,
 )
 from headway.systems.telephony.phone import can_be_assigned
 
@@ -53,56 +52,6 @@ class Refused(Exception):
         self.why = why
 
 
-class Check(Protocol):
-    """One check, with its template's options."""
-
-    async def check(self, lead: Checked) -> None:
-        """Lets a lead pass that may be called.
-
-        Raises:
-            Refused: it may not.
-        """
-        ...
-
-
-class Blacklist:
-    """Refuses phones that are listed, whole or by their beginning."""
-
-    def __init__(self, options: BlacklistOptions) -> None:
-        self._phones = frozenset(one for one in options.phones if not one.endswith("*"))
-        self._starts = tuple(one[:-1] for one in options.phones if one.endswith("*"))
-
-    async def check(self, lead: Checked) -> None:
-        """Lets a phone pass that is not listed.
-
-        Raises:
-            Refused: it is.
-        """
-        if lead.phone in self._phones or lead.phone.startswith(self._starts):
-            why = "the phone is on the blacklist"
-            raise Refused(why)
-
-
-class Validity:
-    """Refuses numbers that cannot exist, and countries that are not called."""
-
-    def __init__(self, options: ValidityOptions) -> None:
-        self._countries = options.countries
-
-    async def check(self, lead: Checked) -> None:
-        """Lets a phone pass that can be somebody's, in a country that is called.
-
-        Raises:
-            Refused: it cannot, or the country is not.
-        """
-        if not can_be_assigned(lead.phone):
-            why = "the phone is no number that can be assigned"
-            raise Refused(why)
-        if self._countries and not lead.phone.startswith(self._countries):
-            why = "the phone's country is not called"
-            raise Refused(why)
-
-
 MOST_BYTES = 65_536
 """Of an answer."""
 
@@ -119,69 +68,19 @@ _FAILURES = (
 )
 
 
+def _is_listed(phone: str, listed: str) -> bool:
+    return phone.startswith(listed[:-1]) if listed.endswith("*") else phone == listed
+
+
+def _why_invalid(phone: str, countries: Sequence[str]) -> str:
+    if not can_be_assigned(phone):
+        return "the phone is no number that can be assigned"
+    is_called = not countries or phone.startswith(tuple(countries))
+    return "" if is_called else "the phone's country is not called"
+
+
 class _NoAnswer(Exception):
     """A try brought nothing that can be read."""
-
-
-class HttpCheck:
-    """Asks by HTTP, a few times if it must."""
-
-    def __init__(self, options: HttpOptions, client: httpx.AsyncClient, timing: Timing) -> None:
-        self._options = options
-        self._client = client
-        self._timing = timing
-
-    async def check(self, lead: Checked) -> None:
-        """Lets a lead pass of which the service says so.
-
-        Raises:
-            Refused: it says otherwise, or says nothing and the template skips such leads.
-        """
-        options, last = self._options, ""
-        for _ in range(options.tries):
-            try:
-                found = _at(await self._ask(lead), options.field)
-            except _NoAnswer as failure:
-                last = str(failure)
-                continue
-            if found != options.expected or type(found) is not type(options.expected):
-                why = f"{options.field} is {found!r:.60}"
-                raise Refused(why)
-            return
-        if options.on_failure == "skip":
-            why = f"the check could not be made: {last}"
-            raise Refused(why)
-
-    async def _ask(self, lead: Checked) -> object:
-        body = msgspec.json.encode(
-            {
-                "lead_id": lead.id,
-                "phone": lead.phone,
-                "tz": lead.tz,
-                "reseller": lead.reseller,
-                "template": lead.template,
-                "payload": lead.payload,
-            }
-        )
-        headers = {"content-type": "application/json"}
-        limit_s = self._options.timeout_ms / 1000
-        # As of `telephony.wire`: a handshake that is cancelled from outside leaves its socket open.
-        timeout = httpx.Timeout(limit_s, connect=limit_s * 0.45)
-        try:
-            # Of the whole answer: one that comes byte by byte is never late by itself.
-            async with (
-                self._timing.limit(limit_s),
-                self._client.stream(
-                    "POST", self._options.url, content=body, headers=headers, timeout=timeout
-                ) as reply,
-            ):
-                if not reply.is_success:
-                    message = f"status {reply.status_code}"
-                    raise _NoAnswer(message)
-                return msgspec.json.decode(await _read(reply))
-        except _FAILURES as error:
-            message = f"{type(error).__name__}: {error}"[:120]
-            raise _NoAnswer(message) from error
 
 
 async def _read(reply: httpx.Response) -> bytes:
@@ -215,13 +114,24 @@ class Checking:
         self._client: httpx.AsyncClient | None = None
 
     async def check(self, template: Template, lead: Checked) -> None:
-        """Lets a lead pass that all checks let pass.
+        """Let a lead pass that all checks of its template let pass.
 
         Raises:
             Refused: one does not.
         """
-        for options in template.checks:
-            await self._made(options).check(lead)
+        for one in template.checks:
+            match one:
+                case BlacklistBody():
+                    is_listed = any(_is_listed(lead.phone, each) for each in one.phones)
+                    why = "the phone is on the blacklist" if is_listed else ""
+                case ValidityBody():
+                    why = _why_invalid(lead.phone, one.countries)
+                case HttpCheckBody():
+                    why = await self._refusal(one, lead)
+                case _:
+                    assert_never(one)
+            if why:
+                raise Refused(why)
 
     async def check_again(self, template: Template, lead: Checked) -> None:
         """As `check`, for a lead that holds a line meanwhile: within the template's bound.
@@ -230,13 +140,14 @@ class Checking:
             Refused: one does not; or they were not through in time, and one skips such leads.
         """
         try:
-            async with self._timing.limit(template.recheck_within_ms / 1000):
+            async with self._timing.limit(template.recheck_within / 1000):
                 await self.check(template, lead)
         except TimeoutError:
             if any(
-                isinstance(one, HttpOptions) and one.on_failure == "skip" for one in template.checks
+                isinstance(one, HttpCheckBody) and one.on_failure == "skip"
+                for one in template.checks
             ):
-                why = f"the check was not through within {template.recheck_within_ms} ms"
+                why = f"the check was not through within {template.recheck_within} ms"
                 raise Refused(why) from None
 
     async def open(self) -> None:
@@ -248,16 +159,54 @@ class Checking:
         if client is not None:
             await client.aclose()
 
-    def _made(self, options: CheckOptions) -> Check:
-        match options:
-            case BlacklistOptions():
-                return Blacklist(options)
-            case ValidityOptions():
-                return Validity(options)
-            case HttpOptions():
-                return HttpCheck(options, self._http(), self._timing)
-            case _:
-                assert_never(options)
+    async def _refusal(self, check: HttpCheckBody, lead: Checked) -> str:
+        """Ask by HTTP, a few times if it must.
+
+        Returns:
+            Why the lead must not be called; empty if it may.
+        """
+        last = ""
+        for _ in range(check.tries):
+            try:
+                found = _at(await self._ask(check, lead), check.field)
+            except _NoAnswer as failure:
+                last = str(failure)
+                continue
+            if found != check.expected or type(found) is not type(check.expected):
+                return f"{check.field} is {found!r:.60}"
+            return ""
+        return f"the check could not be made: {last}" if check.on_failure == "skip" else ""
+
+    async def _ask(self, check: HttpCheckBody, lead: Checked) -> object:
+        body = msgspec.json.encode(
+            {
+                "lead_id": lead.id,
+                "phone": lead.phone,
+                "tz": lead.tz,
+                "reseller": lead.reseller,
+                "template": lead.template,
+                "payload": lead.payload,
+            }
+        )
+        headers = {"content-type": "application/json"}
+        limit_s = check.timeout / 1000
+        # As of `telephony.wire`: a handshake that is cancelled from outside leaves its socket open.
+        timeout = httpx.Timeout(limit_s, connect=limit_s * 0.45)
+        try:
+            # Of the whole answer: one that comes byte by byte is never late by itself.
+            async with (
+                self._timing.limit(limit_s),
+                self._http().stream(
+                    "POST", check.url, content=body, headers=headers, timeout=timeout
+                ) as reply,
+            ):
+                if not reply.is_success:
+                    message = f"status {reply.status_code}"
+                    raise _NoAnswer(message)
+                return msgspec.json.decode(await _read(reply))
+        except _FAILURES as error:
+            message = f"{type(error).__name__}: {error}"[:120]
+            raise _NoAnswer(message) from error
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:

@@ -118,5 +118,5 @@ def _own_rate(template: Template) -> Iterator[GateSpec]:
         yield Rate(
             f"{HOUSE}:{template.name}:{{phone}}",
             template.customer_limit,
-            per=f"{template.customer_per_ms}ms",
+            per=f"{template.customer_per}ms",
         )

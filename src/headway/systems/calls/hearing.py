@@ -19,11 +19,10 @@ from headway.server.access.caller import Caller
 from headway.server.access.policy import public
 from headway.server.routes.router import TheService, router
 from headway.systems.calls.desk import CHECK, LEAD, Desk, TheDesk
-from headway.systems.calls.lead import Verdict, call_of, judge, read_args
-from headway.systems.calls.outcome import OF_STATUS, Outcome
+from headway.systems.calls.lead import OF_STATUS, Outcome, Verdict, call_of, judge, read_args
 from headway.systems.calls.seen.sight import Event
 from headway.systems.calls.template import Template
-from headway.systems.telephony.hearing import take
+from headway.systems.telephony.exchange import take
 from headway.systems.telephony.voice import CallEvent, CallStatus
 
 _log = logging.getLogger("headway.calls")

@@ -287,7 +287,7 @@ def _row(caller: Caller, page: Page, body: LeadBody, now: int, n: int, count: in
         if count > 1:
             add_members(error, lead=n)
         raise
-    due_at = now + template.initial_offset_ms
+    due_at = now + template.initial_offset
     if body.next_attempt_at is not None:
         due_at = body.next_attempt_at.resolved(now)
     return LeadRow(

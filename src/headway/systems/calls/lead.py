@@ -1,19 +1,74 @@
-"""A lead as users of this system know it: told of its job, and of nothing else."""
+"""A lead as users of this system know it, and what becomes of its calls: all of it from its job."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, cast
 
 import msgspec
 
 from headway.contract.views import JobView, RunView
 from headway.core.check import is_job_id
 from headway.core.state import FINAL, State
-from headway.systems.calls.outcome import NOT_PLACED, Outcome, outcome_in, reason_of
 from headway.systems.calls.template import DEFAULT, Template
+from headway.systems.telephony.voice import CallStatus
+
+
+class Outcome(StrEnum):
+    """What became of a call, or of a lead that was never called."""
+
+    COMPLETED = "COMPLETED"
+    """Somebody answered, and the call came to its end."""
+    BUSY = "BUSY"
+    """The line was busy."""
+    NO_ANSWER = "NO_ANSWER"
+    """It rang, and nobody answered."""
+    FAILED = "FAILED"
+    """It could not be put through, or the provider refuses to call this phone."""
+    ABORT = "ABORT"
+    """It was called off."""
+    WEBHOOK_LOST = "WEBHOOK_LOST"
+    """No end was reported, and the provider does not know it at the deadline either."""
+    NUMBER_UNAVAILABLE = "NUMBER_UNAVAILABLE"
+    """The provider would not call from the number; nobody's phone has rung."""
+    PRECHECK_FAILED = "PRECHECK_FAILED"
+    """A check before the call said no."""
+
+
+OF_STATUS: Mapping[CallStatus, Outcome] = MappingProxyType(
+    {
+        CallStatus.COMPLETED: Outcome.COMPLETED,
+        CallStatus.BUSY: Outcome.BUSY,
+        CallStatus.NO_ANSWER: Outcome.NO_ANSWER,
+        CallStatus.FAILED: Outcome.FAILED,
+        CallStatus.CANCELED: Outcome.ABORT,
+    }
+)
+"""The outcome of each status in which a call has ended."""
+
+NOT_PLACED = "NOT_PLACED"
+"""With this begins the reason of a run whose call was never placed: it is no attempt."""
+
+_WORDS = {str(one): one for one in Outcome} | {
+    # Your own table said so when the lead was to be called.
+    "NOT_OURS": Outcome.ABORT,
+    # The engine's own word: nobody told the end, and nobody was there to ask for it.
+    "deadline": Outcome.WEBHOOK_LOST,
+}
+"""What reasons begin with."""
+
+
+def reason_of(outcome: Outcome, detail: str = "") -> str:
+    """An outcome as it stands in a job's reason."""
+    return f"{outcome}: {detail}"[:200] if detail else str(outcome)
+
+
+def outcome_in(reason: str) -> Outcome | None:
+    """The outcome that a reason begins with; None if it begins with none."""
+    return _WORDS.get(reason.partition(":")[0].strip())
 
 
 class LeadArgs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -277,7 +332,8 @@ def judge(
         return Verdict(final="succeeded", reason=str(outcome))
     reason = reason_of(outcome, detail)
     if outcome in template.retry_on and calls_made(this_life(job), run) <= template.max_retry:
-        after_ms = template.retry_offsets_ms.get(outcome, template.retry_offset_ms)
+        offsets = cast("Mapping[str, int]", template.retry_offsets)
+        after_ms = offsets.get(outcome, template.retry_offset)
         return Verdict(final="retry", reason=reason, after_ms=after_ms)
     return Verdict(final="dead", reason=reason)
 

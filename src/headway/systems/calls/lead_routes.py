@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Annotated, Literal
 from uuid import uuid4
 
-from fastapi import Body, Query, Response
+from fastapi import Body, Path, Query, Response
 from fastapi.openapi.models import Example
 from pydantic import ConfigDict, Field
 
@@ -44,16 +44,20 @@ from headway.systems.calls.intake import LeadBody, OneOrManyLeads, Taken, take_l
 from headway.systems.calls.lead import (
     Lead,
     LeadStatus,
+    Outcome,
     attempts_of,
     lead_of,
     outcome_of,
     read_args,
     status_of,
 )
-from headway.systems.calls.outcome import Outcome
 from headway.systems.telephony.phone import Phone
 
 ROUTES = router("system: calls")
+LeadId = Annotated[str, Path(alias="id")]
+"""The id of a lead in a path."""
+Reader = Annotated[Caller, needs(Permission.READ)]
+Sender = Annotated[Caller, needs(Permission.SEND)]
 MOST = 20_000
 """Leads that one request looks at."""
 
@@ -84,9 +88,7 @@ class CountAsked(Asked):
     response_model=COUNTED,
 )
 async def outcomes(
-    asked: Annotated[CountAsked, Query()],
-    service: TheService,
-    caller: Annotated[Caller, needs(Permission.READ)],
+    asked: Annotated[CountAsked, Query()], service: TheService, caller: Reader
 ) -> Response:
     """Counts the attempts of the newest leads, up to 20,000 of them, by what became of each."""
     now = await service.now()
@@ -191,7 +193,7 @@ async def take(
     body: Annotated[OneOrManyLeads, Body(openapi_examples=_EXAMPLES)],
     service: TheService,
     desk: TheDesk,
-    caller: Annotated[Caller, needs(Permission.SEND)],
+    caller: Sender,
 ) -> Response:
     """Takes leads in; when this returns, they are stored.
 
@@ -227,9 +229,7 @@ async def _standing(service: Service, desk: Desk, lead: str) -> JobView | None:
     "/leads", operation_id="calls_leads", summary="List leads", response_model=page_model(Lead)
 )
 async def listing(
-    asked: Annotated[LeadsAsked, Query()],
-    service: TheService,
-    caller: Annotated[Caller, needs(Permission.READ)],
+    asked: Annotated[LeadsAsked, Query()], service: TheService, caller: Reader
 ) -> Response:
     """Lists the leads that the caller sees, oldest intake first.
 
@@ -269,13 +269,9 @@ async def listing(
 
 
 @ROUTES.get("/leads/{id}", operation_id="calls_lead", summary="One lead", response_model=ONE)
-async def one(
-    id: str,  # noqa: A002  (the path's word)
-    service: TheService,
-    caller: Annotated[Caller, needs(Permission.READ)],
-) -> Response:
+async def one(lead: LeadId, service: TheService, caller: Reader) -> Response:
     """A lead with its attempts; of one that waits, why."""
-    job = await lead_seen(service, caller, id)
+    job = await lead_seen(service, caller, lead)
     why = None
     if status_of(job) is LeadStatus.BACKLOG:
         why = (await why_seen(service, caller, job.id))[1].sentence
@@ -290,11 +286,11 @@ async def one(
     responses={202: {"model": GONE, "description": "Its call is being hung up."}},
 )
 async def delete(
-    id: str,  # noqa: A002  (the path's word)
+    lead: LeadId,
     asked: Annotated[HangupAsked, Query()],
     service: TheService,
     desk: TheDesk,
-    caller: Annotated[Caller, needs(Permission.SEND)],
+    caller: Sender,
 ) -> Response:
     """Calls a lead off: one that waits is FINISHED at once, with the outcome ABORT.
 
@@ -304,7 +300,7 @@ async def delete(
     Raises:
         InvalidState: it is being called, or is finished.
     """
-    job = await lead_seen(service, caller, id)
+    job = await lead_seen(service, caller, lead)
     status = status_of(job)
     if status is LeadStatus.FINISHED or (status is LeadStatus.PROCESSING and not asked.hangup):
         message = f"the lead is {status}"
@@ -316,15 +312,15 @@ async def delete(
     return answer(said, 200 if ended else 202)
 
 
-async def lead_seen(service: Service, caller: Caller, id: str) -> JobView:  # noqa: A002  (the path's word)
+async def lead_seen(service: Service, caller: Caller, lead: str) -> JobView:
     """A lead's job with its runs.
 
     Raises:
         UnknownRecord: there is none that the caller sees.
     """
-    found = await service.store.read(JobQuery(id=id)) if is_job_id(id) else None
+    found = await service.store.read(JobQuery(id=lead)) if is_job_id(lead) else None
     if found is None or found.kind != LEAD or not caller.sees(found):
-        message = f"there is no lead {id[:64]!r}"
+        message = f"there is no lead {lead[:64]!r}"
         raise UnknownRecord(message, hint="GET /leads lists them; finished ones are kept a time")
     return found
 
@@ -361,10 +357,7 @@ QUEUED = reply(
     response_model=QUEUED,
 )
 async def dispatch_now(
-    id: str,  # noqa: A002  (the path's word)
-    service: TheService,
-    desk: TheDesk,
-    caller: Annotated[Caller, needs(Permission.SEND)],
+    lead: LeadId, service: TheService, desk: TheDesk, caller: Sender
 ) -> Response:
     """Makes a lead due now; calling hours, rates and lines still hold.
 
@@ -373,14 +366,14 @@ async def dispatch_now(
     Raises:
         InvalidState: it is being called, or is finished.
     """
-    job = await lead_seen(service, caller, id)
+    job = await lead_seen(service, caller, lead)
     if job.state is not State.RUNNING or status_of(job) is not LeadStatus.BACKLOG:
         request = ActRequest(
             request=str(uuid4()), ids=(job.id,), verb=Verb.RUN_NOW, author=caller.name
         )
         (acted,) = await service.store.act(request)
         if acted.answer is not Acted.DONE:
-            status = status_of(await lead_seen(service, caller, id))
+            status = status_of(await lead_seen(service, caller, lead))
             error = InvalidState(f"the lead is {status}", hint="GET /leads/{id} tells its attempts")
             if status is LeadStatus.FINISHED:
                 add_members(error, status=400)
@@ -389,10 +382,10 @@ async def dispatch_now(
     return answer({"status": "queued", "expected_dispatch_within_ms": within})
 
 
-async def _expected(service: Service, desk: Desk, id: str) -> int | None:  # noqa: A002  (the field's name)
+async def _expected(service: Service, desk: Desk, lead: str) -> int | None:
     """In how many ms the lead is called at the earliest; None if that is not known."""
-    job = await service.store.read(JobQuery(id=id))
-    why = await service.store.read(WhyQuery(id=id))
+    job = await service.store.read(JobQuery(id=lead))
+    why = await service.store.read(WhyQuery(id=lead))
     if job is None or why is None:
         return SOON_MS
     if why.never_fits:

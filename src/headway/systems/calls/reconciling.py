@@ -19,19 +19,20 @@ from headway.systems.calls.hearing import (
     told_of,
 )
 from headway.systems.calls.lead import (
+    NOT_PLACED,
+    OF_STATUS,
     LeadArgs,
+    Outcome,
     call_of,
     judge,
     read_args,
     this_life,
     was_not_placed,
 )
-from headway.systems.calls.outcome import NOT_PLACED, OF_STATUS, Outcome
 from headway.systems.calls.seen.sight import Event
 from headway.systems.calls.settings import CallsSettings
 from headway.systems.calls.template import Template
-from headway.systems.telephony.seeking import SKEW_MS
-from headway.systems.telephony.voice import CallEvent, NotFound, Sought
+from headway.systems.telephony.voice import SKEW_MS, CallEvent, NotFound, Sought
 
 _log = logging.getLogger("headway.calls")
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from headway.core.errors import InvalidValue
-from headway.core.naming import did_you_mean
 from headway.server.bodies.words import Span
-from headway.systems.calls.template import Template, TemplateBody
+from headway.systems.calls.template import DEFAULT, Template, TemplateBody
+from headway.systems.telephony.settings_table import OpenTable, read_table
 
 Shortest = Annotated[Span, Field(ge=1)]
-Table = dict[str, Any]
+Inner = dict[str, Any]
 
 
-class CallsSettings(BaseModel):
+class CallsSettings(OpenTable):
     """What holds for all calls; spans are milliseconds once they are read.
 
     Attributes:
@@ -41,8 +40,6 @@ class CallsSettings(BaseModel):
         reporting_private: whether results may be reported to private addresses.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     customer_limit: int = Field(default=7, ge=0)
     customer_per: Shortest = 3_600_000
     checks_at_once: int = Field(default=100, ge=1)
@@ -55,9 +52,9 @@ class CallsSettings(BaseModel):
     most_refused: int = Field(default=20, ge=1)
     keep: Shortest = 2_592_000_000
     template: TemplateBody = TemplateBody()
-    table: Table = {}
-    migration: Table = {}
-    alerts: Table = {}
+    table: Inner = Field(default={})
+    migration: Inner = Field(default={})
+    alerts: Inner = Field(default={})
     reports_at_once: int = Field(default=4, ge=1)
     reporting_keys: list[str] = Field(default=[], repr=False)
     reporting_private: bool = False
@@ -65,39 +62,13 @@ class CallsSettings(BaseModel):
     @property
     def default(self) -> Template:
         """What holds for leads that name no template, until one named `default` is stored."""
-        return self.template.read("default")
+        return Template(name=DEFAULT, **dict(self.template))
 
 
 def read_settings(written: Mapping[str, object]) -> CallsSettings:
-    """Reads the table [calls].
-
-    Args:
-        written: as the file or the environment says it.
+    """Read the table [calls].
 
     Raises:
-        InvalidValue: a key is unknown or a value unusable; the message names it.
+        InvalidValue: a key is unknown, or a value is not valid; the message names it.
     """
-    try:
-        return CallsSettings.model_validate(dict(written))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            message = f"[calls]: there is no setting {key!r}"
-            raise InvalidValue(message, hint=_meant(first["loc"])) from None
-        context = cast("Mapping[str, object]", first.get("ctx", {}))
-        cause = context.get("error")
-        said = cause.message if isinstance(cause, InvalidValue) else first["msg"]
-        message = f"[calls]: {key} cannot be used: {said}"
-        hint = cause.hint if isinstance(cause, InvalidValue) else "docs/reference/calls.md"
-        raise InvalidValue(message, hint=hint) from None
-
-
-def _meant(place: tuple[int | str, ...]) -> str:
-    """Which setting somebody may have meant, of the table itself or of [calls.template]."""
-    *tables, key = map(str, place)
-    if tables not in ([], ["template"]):
-        return "docs/reference/calls.md"
-    known = TemplateBody.model_fields if tables else CallsSettings.model_fields
-    before = "".join(f"{one}." for one in tables)
-    return did_you_mean(key, known, f"known: {', '.join(known)}", before=before)
+    return read_table("calls", CallsSettings, written)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Mapping
-from typing import cast
 
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import (
@@ -22,11 +19,11 @@ from headway.runtime.job import Job
 from headway.systems.calls.book import FRESH_S, Number, Page
 from headway.systems.calls.checks import Checked, Refused
 from headway.systems.calls.desk import CHECK, DIAL, Desk
-from headway.systems.calls.lead import LeadArgs, judge, refusals, this_life
-from headway.systems.calls.outcome import Outcome, reason_of
+from headway.systems.calls.lead import LeadArgs, Outcome, judge, reason_of, refusals, this_life
 from headway.systems.calls.seen.sight import Event
 from headway.systems.calls.template import Template
-from headway.systems.telephony.dialling import CALLEE, dial
+from headway.systems.telephony.exchange import CALLEE, dial
+from headway.systems.telephony.texts import render
 from headway.systems.telephony.voice import CallOrder, Fetch, Say, Script
 
 AWAY = "5s"
@@ -81,43 +78,6 @@ def checked(job: Job, args: LeadArgs) -> Checked:
 
 LONGEST_SAY = 4_000
 """Characters that are said in a call, with all that a lead carries."""
-
-_FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-def check_words(say: str) -> None:
-    """Refuses words with a brace that opens or ends no placeholder: it would be read out.
-
-    Raises:
-        InvalidValue: there is one; nothing was written.
-    """
-    rest = _FIELD.sub("", say)
-    if "{" in rest or "}" in rest:
-        message = "say: a brace in it belongs to no placeholder"
-        raise InvalidValue(message, hint="a placeholder is {name}: letters, digits and _")
-
-
-def script_of(template: Template, payload: object) -> Script:
-    """What happens in a call.
-
-    Args:
-        template: says it.
-        payload: what the lead carries; text and numbers of it can be said.
-
-    Returns:
-        The words, each `{name}` replaced by what the payload has there, or by nothing.
-    """
-    if template.fetch is not None:
-        return Fetch(url=template.fetch)
-    known: Mapping[str, object] = {}
-    if isinstance(payload, dict):
-        known = cast("Mapping[str, object]", payload)
-
-    def said(match: re.Match[str]) -> str:
-        value = known.get(match[1])
-        return str(value) if isinstance(value, str | int | float) else ""
-
-    return Say(text=_FIELD.sub(said, template.say))
 
 
 async def place_call(desk: Desk, job: Job, args: LeadArgs) -> Next | Snooze | None:
@@ -210,11 +170,13 @@ def _script(template: Template, args: LeadArgs) -> Script:
     Raises:
         Dead: its words are more than are said in a call; no provider needs to be asked for that.
     """
-    script = script_of(template, args.payload)
-    if isinstance(script, Say) and len(script.text) > LONGEST_SAY:
+    if template.fetch is not None:
+        return Fetch(url=template.fetch)
+    words = render(template.say, args.payload)
+    if len(words) > LONGEST_SAY:
         why = f"what is to be said is longer than {LONGEST_SAY} characters"
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, why))
-    return script
+    return Say(text=words)
 
 
 def _usable(desk: Desk, page: Page, pool: str, member: str) -> Number:
@@ -262,7 +224,7 @@ async def _check_again(
     last = next((one for one in reversed(view.runs) if one.stage == CHECK), None)
     if (
         last is not None
-        and claimed_at - (last.ended_at or 0) <= template.check_valid_ms
+        and claimed_at - (last.ended_at or 0) <= template.check_valid
         # Who checked it may have read the book a moment before.
         and last.claimed_at > template.checks_at + FRESH_S * 1_500
     ):

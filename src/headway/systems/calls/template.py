@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
 from jsonschema import Draft202012Validator
@@ -14,116 +12,9 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.opening import Hours
 from headway.server.bodies.body import Body, Several
 from headway.server.bodies.words import Span
-from headway.systems.calls.outcome import Outcome
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BlacklistOptions:
-    """Refuses these phones.
-
-    Attributes:
-        phones: E.164, or the beginning of one with a star: "+1900*".
-    """
-
-    phones: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ValidityOptions:
-    """Refuses what can be nobody's phone.
-
-    Attributes:
-        countries: only phones that begin with one of these, such as "+1"; empty for any.
-    """
-
-    countries: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HttpOptions:
-    """Asks a service of the caller's: POST with the lead as JSON; its answer is JSON.
-
-    Attributes:
-        url: of it.
-        field: of the answer, with dots into objects.
-        expected: what stands there if the lead may be called.
-        timeout_ms: for each try.
-        tries: at most so many; each after a failure of the one before.
-        on_failure: what becomes of the lead if no try was answered.
-    """
-
-    url: str
-    field: str = "allowed"
-    expected: str | int | bool | None = True
-    timeout_ms: int = 2_000
-    tries: int = 2
-    on_failure: Literal["proceed", "skip"] = "skip"
-
-
-CheckOptions = BlacklistOptions | ValidityOptions | HttpOptions
-
 
 DEFAULT = "default"
 """The template of leads that name none."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CallingHours:
-    """When may be called, in the zone of each lead; as `hw.Hours` takes it."""
-
-    spans: str
-    days: str = "daily"
-    exceptions: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Template:
-    """A named configuration of calls.
-
-    Attributes:
-        name: of it.
-        payload_schema: a JSON schema of what a lead carries; None for anything.
-        initial_offset_ms: from intake to the due time of a lead that names no moment.
-        hours: when may be called; None for always.
-        numbers: the pool of numbers; None for the reseller's own, else the default pool.
-        providers: tried in this order after the number's own, and only if that refused.
-        checks: before any line is asked for, in this order.
-        check_valid_ms: a check older than this at the dial is made again.
-        checks_at: since when there are just these checks, ms UTC; 0 if they were always these.
-        recheck_within_ms: for which a line is held, at most.
-        retry_on: outcomes after which the lead is called again.
-        max_retry: how often, at most.
-        retry_offset_ms: when, counted from the end of the call.
-        retry_offsets_ms: the same by outcome.
-        customer_limit: of calls to one phone by this template, beside the house's; None for none.
-        customer_per_ms: the window of that limit.
-        say: what is said, with `{placeholders}` over the payload.
-        fetch: instead: where the provider fetches what happens in the call.
-        ring_s: how long it may ring.
-        limit_s: the longest call; None for the provider's own limit.
-    """
-
-    name: str
-    payload_schema: Mapping[str, Any] | None = None
-    initial_offset_ms: int = 0
-    hours: CallingHours | None = None
-    numbers: str | None = None
-    providers: tuple[str, ...] = ()
-    checks: tuple[CheckOptions, ...] = ()
-    check_valid_ms: int = 300_000
-    checks_at: int = 0
-    recheck_within_ms: int = 2_000
-    retry_on: frozenset[Outcome] = frozenset({Outcome.BUSY, Outcome.NO_ANSWER, Outcome.FAILED})
-    max_retry: int = 3
-    retry_offset_ms: int = 300_000
-    retry_offsets_ms: Mapping[Outcome, int] = field(default_factory=dict[Outcome, int])
-    customer_limit: int | None = None
-    customer_per_ms: int = 3_600_000
-    say: str = "Hello."
-    fetch: str | None = None
-    ring_s: int = 30
-    limit_s: int | None = None
-
 
 RETRYABLE = Literal["BUSY", "NO_ANSWER", "FAILED", "WEBHOOK_LOST"]
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$", examples=["reminder"])]
@@ -153,10 +44,6 @@ class BlacklistBody(Body):
         min_length=1, max_length=10_000, description='Whole, or beginnings such as "+1900*".'
     )
 
-    def read(self) -> CheckOptions:
-        """As the checks take it."""
-        return BlacklistOptions(phones=tuple(self.phones))
-
 
 class ValidityBody(Body):
     """Refuses what can be nobody's phone."""
@@ -165,10 +52,6 @@ class ValidityBody(Body):
     countries: Several[Annotated[str, Field(pattern=r"^\+[1-9][0-9]{0,6}$")]] = Field(
         default=[], max_length=300, description='Only these, as "+44"; empty for any.'
     )
-
-    def read(self) -> CheckOptions:
-        """As the checks take it."""
-        return ValidityOptions(countries=tuple(self.countries))
 
 
 class HttpCheckBody(Body):
@@ -183,17 +66,6 @@ class HttpCheckBody(Body):
     on_failure: Literal["proceed", "skip"] = Field(
         default="skip", description="What becomes of the lead if nobody answers."
     )
-
-    def read(self) -> CheckOptions:
-        """As the checks take it."""
-        return HttpOptions(
-            url=self.url,
-            field=self.field,
-            expected=self.expected,
-            timeout_ms=self.timeout,
-            tries=self.tries,
-            on_failure=self.on_failure,
-        )
 
 
 AnyCheck = Annotated[BlacklistBody | ValidityBody | HttpCheckBody, Field(discriminator="check")]
@@ -227,25 +99,45 @@ class TemplateBody(Body):
     payload_schema: Annotated[dict[str, Any] | None, AfterValidator(_schema)] = Field(
         default=None, description="A JSON schema of what a lead carries; null for anything."
     )
-    initial_offset: Span = Field(default=0, description="To the due time of leads without one.")
-    hours: HoursBody | None = Field(default=None, description="When may be called.")
+    initial_offset: Span = Field(
+        default=0, description="From intake to the due time of a lead that names no moment."
+    )
+    hours: HoursBody | None = Field(
+        default=None, description="When may be called; null for always."
+    )
     numbers: Label | None = Field(
         default=None, description="A pool of numbers; null: the reseller's own, else the default."
     )
     providers: Several[Label] = Field(
         default=[], max_length=10, description="Tried after the number's own, if that refused."
     )
-    checks: Several[AnyCheck] = Field(default=[], max_length=20)
-    check_valid: Span = Field(default=300_000, description="An older check is made again.")
-    recheck_within: Annotated[Span, Field(ge=1, le=10_000)] = 2_000
-    retry_on: Several[RETRYABLE] = Field(default=["BUSY", "NO_ANSWER", "FAILED"], max_length=4)
+    checks: Several[AnyCheck] = Field(
+        default=[], max_length=20, description="Before any line is asked for, in this order."
+    )
+    check_valid: Span = Field(
+        default=300_000, description="A check that is older at the dial is made again."
+    )
+    recheck_within: Annotated[Span, Field(ge=1, le=10_000)] = Field(
+        default=2_000, description="For how long a line is held for that, at most."
+    )
+    retry_on: Several[RETRYABLE] = Field(
+        default=["BUSY", "NO_ANSWER", "FAILED"],
+        max_length=4,
+        description="Outcomes after which a lead is called again.",
+    )
     max_retry: int = Field(default=3, ge=0, le=1_000, description="Further calls, at most.")
-    retry_offset: Span = Field(default=300_000, description="From the end of a call.")
+    retry_offset: Span = Field(default=300_000, description="From the end of a call to the next.")
     retry_offsets: dict[RETRYABLE, Span] = Field(default={}, description="The same by outcome.")
     customer_limit: int | None = Field(
-        default=None, ge=0, le=1_000_000, description="Calls to one phone by this template."
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="Calls to one phone by this template, beside the limit of [calls]; "
+        "null for none.",
     )
-    customer_per: Annotated[Span, Field(ge=1)] = Field(default=3_600_000)
+    customer_per: Annotated[Span, Field(ge=1)] = Field(
+        default=3_600_000, description="The window of that limit."
+    )
     say: str = Field(
         default="Hello.", max_length=4_000, description="With {placeholders} over the payload."
     )
@@ -254,32 +146,19 @@ class TemplateBody(Body):
         pattern=r"^https?://\S{1,2000}$",
         description="Instead: where the provider fetches what happens in the call.",
     )
-    ring_s: int = Field(default=30, ge=5, le=600)
-    limit_s: int | None = Field(default=None, ge=1, le=86_400)
+    ring_s: int = Field(default=30, ge=5, le=600, description="How long it may ring.")
+    limit_s: int | None = Field(
+        default=None, ge=1, le=86_400, description="The longest call; null for the provider's own."
+    )
 
-    def read(self, name: str) -> Template:
-        """As the rest of the system takes it."""
-        hours = self.hours
-        return Template(
-            name=name,
-            payload_schema=self.payload_schema,
-            initial_offset_ms=self.initial_offset,
-            hours=None
-            if hours is None
-            else CallingHours(spans=hours.spans, days=hours.days, exceptions=hours.exceptions),
-            numbers=self.numbers,
-            providers=tuple(self.providers),
-            checks=tuple(one.read() for one in self.checks),
-            check_valid_ms=self.check_valid,
-            recheck_within_ms=self.recheck_within,
-            retry_on=frozenset(Outcome(one) for one in self.retry_on),
-            max_retry=self.max_retry,
-            retry_offset_ms=self.retry_offset,
-            retry_offsets_ms={Outcome(one): ms for one, ms in self.retry_offsets.items()},
-            customer_limit=self.customer_limit,
-            customer_per_ms=self.customer_per,
-            say=self.say,
-            fetch=self.fetch,
-            ring_s=self.ring_s,
-            limit_s=self.limit_s,
-        )
+
+class Template(TemplateBody):
+    """A template as it holds now; spans are milliseconds.
+
+    Attributes:
+        name: of it.
+        checks_at: since when there are just these checks, ms UTC; 0 if they were always these.
+    """
+
+    name: str
+    checks_at: int = 0

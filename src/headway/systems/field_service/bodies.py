@@ -6,26 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from headway.core.errors import InvalidValue
 from headway.server.bodies.body import Body, Several
 from headway.server.bodies.words import Name, Span, Text
-from headway.systems.field_service.offer_times import LEAST_MS
+from headway.systems.field_service.offer_times import not_zero
 from headway.systems.field_service.request import Customer, Position, Urgency
 from headway.systems.field_service.skills import Word
 from headway.systems.telephony.phone import Phone
 
-
-def _some(span_ms: int) -> int:
-    if span_ms < LEAST_MS:
-        message = "it is 0"
-        raise InvalidValue(message, hint='how long an offer stands, as "5m"')
-    return span_ms
-
-
 TechnicianId = Annotated[str, Field(min_length=1, max_length=64, examples=["ada"])]
 """The id of a technician."""
 
-OfferSpan = Annotated[Span, AfterValidator(_some)]
+OfferSpan = Annotated[Span, AfterValidator(not_zero)]
 """How long an offer stands: not 0."""
 
 AnyUrgency = Literal["low", "normal", "high", "emergency"]

@@ -21,6 +21,7 @@ from headway.systems.field_service.seen.metrics import Tally
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.parts import Parts
 from headway.systems.telephony.exchange import Exchange
+from headway.systems.telephony.voice import Voice
 
 
 @dataclass(kw_only=True, slots=True)
@@ -50,6 +51,15 @@ class Desk:
     def exchange(self) -> Exchange:
         """Who places calls and sends messages."""
         return self.parts.exchange
+
+    @property
+    def voice(self) -> Voice:
+        """Who places calls to technicians and dispatchers.
+
+        Raises:
+            InvalidValue: nobody does.
+        """
+        return self.exchange.voice(self.settings.provider or "")
 
     @property
     def timing(self) -> Timing:

@@ -40,7 +40,7 @@ from headway.systems.field_service.request import (
 )
 from headway.systems.field_service.seen.metrics import OfferEnd
 from headway.systems.field_service.technicians import TECHNICIANS
-from headway.systems.field_service.told import REQUEST, find_request, tell
+from headway.systems.field_service.told import REQUEST, RequestId, find_request, tell
 
 _TRIES = 5
 """How often a move is made anew, because the request moved on meanwhile."""
@@ -224,17 +224,13 @@ Mover = Annotated[Caller, needs(Permission.ACT)]
     response_model=REQUEST,
 )
 async def assign(
-    id: str,  # noqa: A002  (of the path)
-    body: AssignBody,
-    service: TheService,
-    desk: TheDesk,
-    caller: Mover,
+    request: RequestId, body: AssignBody, service: TheService, desk: TheDesk, caller: Mover
 ) -> Response:
     """Ends what is open, and gives the request to a technician without asking him.
 
     He is told by message. 409: he is busy; with `wait` the request waits until he is free.
     """
-    job = await find_request(service, caller, id)
+    job = await find_request(service, caller, request)
     async with desk.directory.read() as session:
         technician = await TECHNICIANS.find(session, body.technician)
     mover = Dispatcher(desk=desk, author=caller.name)
@@ -249,13 +245,10 @@ async def assign(
     response_model=REQUEST,
 )
 async def redispatch(
-    id: str,  # noqa: A002  (of the path)
-    service: TheService,
-    desk: TheDesk,
-    caller: Mover,
+    request: RequestId, service: TheService, desk: TheDesk, caller: Mover
 ) -> Response:
     """Offers a pending or cancelled request again, to those who are near and on duty now."""
-    job = await find_request(service, caller, id)
+    job = await find_request(service, caller, request)
     job = await Dispatcher(desk=desk, author=caller.name).redispatch(job)
     # As at its intake: all of them may have another request.
     await send_jobs(service, [look_at(desk, job.id, "dispatched", job.life)])
@@ -269,16 +262,13 @@ async def redispatch(
     response_model=REQUEST,
 )
 async def withdraw(
-    id: str,  # noqa: A002  (of the path)
-    service: TheService,
-    desk: TheDesk,
-    caller: Mover,
+    request: RequestId, service: TheService, desk: TheDesk, caller: Mover
 ) -> Response:
     """Withdraws a request: calls are hung up, and whoever answers later is told so.
 
     409: it is completed.
     """
-    job = await find_request(service, caller, id)
+    job = await find_request(service, caller, request)
     return await tell(service, await Dispatcher(desk=desk, author=caller.name).withdraw(job))
 
 

@@ -23,7 +23,7 @@ from headway.systems.field_service.kinds.alert import CHOOSE
 from headway.systems.field_service.kinds.ring import ASK_EACH_S, longest_ms
 from headway.systems.field_service.names import ALERT
 from headway.systems.field_service.request import run_of
-from headway.systems.telephony.hearing import take
+from headway.systems.telephony.exchange import take
 from headway.systems.telephony.voice import CallEvent, CallStatus, Say
 
 AGAIN_MS = 5_000

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Annotated, cast
 
-from headway.core.duration import parse_duration
+from pydantic import AfterValidator
+
 from headway.core.errors import InvalidValue
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.records import Setting
 from headway.systems.field_service.request import Urgency
+from headway.systems.telephony.settings_table import Span
 
 SETTING = "offer_times"
 """The row of the directory that wins over the file."""
-LEAST_MS = 1
 OFFER_MS = 300_000
+
+
+def not_zero(span_ms: int) -> int:
+    """Return how long an offer stands.
+
+    Raises:
+        InvalidValue: it is 0.
+    """
+    if span_ms < 1:
+        message = "it is 0"
+        raise InvalidValue(message, hint='how long an offer stands, as "5m"')
+    return span_ms
+
+
+Times = Annotated[Span, AfterValidator(not_zero)]
+"""How long an offer stands: not 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,31 +50,6 @@ class OfferTimes:
     def of(self, urgency: Urgency) -> int:
         """How long an offer of this urgency stands, in ms."""
         return self.urgency_ms.get(urgency, self.offer_timeout_ms)
-
-
-def read_offer_times(where: str, written: Mapping[str, object]) -> OfferTimes:
-    """Reads `offer_timeout` and `urgency`.
-
-    Args:
-        where: they stand, for the message.
-        written: a table with both or none.
-
-    Raises:
-        InvalidValue: an urgency is unknown, or a span unusable.
-    """
-    table = written.get("urgency", {})
-    if not isinstance(table, Mapping):
-        message = f"{where} urgency is {table!r:.40}"
-        raise InvalidValue(message, hint='write a table, as emergency = "1m"')
-    spans = cast("Mapping[str, object]", table)
-    for name in spans:
-        if name not in set(Urgency):
-            message = f"{where} urgency has no {name!r:.40}"
-            raise InvalidValue(message, hint=f"there are {', '.join(Urgency)}")
-    return OfferTimes(
-        offer_timeout_ms=_span(f"{where} offer_timeout", written.get("offer_timeout", "5m")),
-        urgency_ms={name: _span(f"{where} urgency.{name}", one) for name, one in spans.items()},
-    )
 
 
 async def current_times(directory: Directory, declared: OfferTimes) -> OfferTimes:
@@ -103,15 +95,3 @@ async def set_times(
             session.add(Setting(name=SETTING, value=value, version=1))
         else:
             row.value, row.version = value, row.version + 1
-
-
-def _span(where: str, value: object) -> int:
-    try:
-        span_ms = parse_duration(value)
-    except InvalidValue as error:
-        message = f"{where}: {error.message}"
-        raise InvalidValue(message, hint=error.hint) from None
-    if span_ms < LEAST_MS:
-        message = f"{where} is 0"
-        raise InvalidValue(message, hint='how long an offer stands, as "5m"')
-    return span_ms

@@ -38,6 +38,7 @@ from headway.systems.field_service.request import (
 from headway.systems.field_service.technicians import TECHNICIANS
 from headway.systems.field_service.told import (
     REQUEST,
+    RequestId,
     ServiceRequest,
     find_request,
     service_request,
@@ -155,9 +156,9 @@ async def requests(
     summary="One service request",
     response_model=WITH_WHY,
 )
-async def request(id: str, service: TheService, caller: Reader) -> Response:  # noqa: A002  (of the path)
+async def one(request: RequestId, service: TheService, caller: Reader) -> Response:
     """A request: who was asked, what they said, who is asked now, and the time left."""
-    job = await find_request(service, caller, id)
+    job = await find_request(service, caller, request)
     why = await service.store.read(WhyQuery(id=job.id))
     now = why.now if why is not None else await service.now()
     fields: Any = told(service_request(job, now))
@@ -184,14 +185,10 @@ _TOO_LATE = {
     response_model=REQUEST,
 )
 async def accept(
-    id: str,  # noqa: A002  (of the path)
-    body: AnswerBody,
-    service: TheService,
-    desk: TheDesk,
-    caller: Teller,
+    request: RequestId, body: AnswerBody, service: TheService, desk: TheDesk, caller: Teller
 ) -> Response:
     """The technician who is asked takes it; 409 tells one who comes too late, or was not asked."""
-    answered = await _answer(service, desk, caller, id, body, accepts=True)
+    answered = await _answer(service, desk, caller, request, body, accepts=True)
     if answered.verdict is not Verdict.ACCEPTED:
         _refuse(answered)
     return await tell(service, answered.request)
@@ -204,14 +201,10 @@ async def accept(
     response_model=REQUEST,
 )
 async def decline(
-    id: str,  # noqa: A002  (of the path)
-    body: AnswerBody,
-    service: TheService,
-    desk: TheDesk,
-    caller: Teller,
+    request: RequestId, body: AnswerBody, service: TheService, desk: TheDesk, caller: Teller
 ) -> Response:
     """The technician who is asked does not take it; the next one is asked at once."""
-    answered = await _answer(service, desk, caller, id, body, accepts=False)
+    answered = await _answer(service, desk, caller, request, body, accepts=False)
     if answered.verdict is not Verdict.DECLINED:
         _refuse(answered)
     job = answered.request
@@ -226,16 +219,13 @@ async def decline(
     response_model=REQUEST,
 )
 async def complete(
-    id: str,  # noqa: A002  (of the path)
-    service: TheService,
-    desk: TheDesk,
-    caller: Teller,
+    request: RequestId, service: TheService, desk: TheDesk, caller: Teller
 ) -> Response:
     """The assigned request is completed, and its technician free for the next; again is harmless.
 
     409: nobody has it.
     """
-    job = await find_request(service, caller, id)
+    job = await find_request(service, caller, request)
     return await tell(service, await Dispatcher(desk=desk, author=caller.name).complete(job))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import Response
+from fastapi import Path, Response
 
 from headway.contract.views import JobQuery, JobView
 from headway.core.cascade import Asked
@@ -190,6 +191,9 @@ def _had_turn(job: JobView, asked: Asked) -> AskedView:
 
 
 REQUEST = reply_model(ServiceRequest)
+
+RequestId = Annotated[str, Path(alias="id")]
+"""The id of a request in a path."""
 
 
 async def find_request(service: Service, caller: Caller, request: str) -> JobView:

@@ -16,7 +16,7 @@ from headway.systems.notifications.senders.hooks import (
     read_stop,
     read_text_delivery,
 )
-from headway.systems.telephony.hearing import take
+from headway.systems.telephony.exchange import take
 
 ROUTES = router("system: notifications", prefix="/notifications/hooks")
 

@@ -1,12 +1,19 @@
-"""The exchange: the providers of one server or worker, by their names."""
+"""The exchange: providers by name; calls by one after another, and webhooks, verified."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
-from headway.core.errors import InvalidValue
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from headway.core.errors import InvalidValue, ProviderRefused
+from headway.server.hooks.request import HookRequest
+from headway.server.hooks.seen_url import seen_url
+from headway.server.service import Service
 from headway.systems.telephony.texts import Texts
-from headway.systems.telephony.voice import Voice
+from headway.systems.telephony.voice import CallOrder, Dialled, Voice
 
 
 class Exchange:
@@ -54,3 +61,74 @@ class Exchange:
             id(each): each for each in (*self.voices.values(), *self.texts.values())
         }.values():
             await one.close()
+
+
+CALLEE: Literal["callee"] = "callee"
+
+
+async def dial(
+    exchange: Exchange, order: Callable[[str], CallOrder], providers: Sequence[str]
+) -> Dialled:
+    """Places one call, by the first provider that takes it.
+
+    The next provider is asked only after a refusal that concerns the one before or the number that
+    it was to call from. A refusal that concerns who is called would be the next one's too. After an
+    outcome that is not known nobody else is asked: there may be a call.
+
+    Args:
+        exchange: the providers.
+        order: of the call, made for the provider of a name: its `status_url` holds that name.
+        providers: their names, in the order in which they are asked; one or more.
+
+    Returns:
+        Who has taken the call, and its id there.
+
+    Raises:
+        InvalidValue: there is none, or one is unknown; nobody was asked.
+        ProviderRefused: there is definitely no call. If several refused it is the first one's
+            refusal, since its number was to be used, with the others as its causes; but a refusal
+            that concerns who is called is raised as it is.
+        ProviderUnsure: there may be a call.
+    """
+    voices = [exchange.voice(name) for name in dict.fromkeys(providers)]
+    if not voices:
+        message = "no provider of calls is named"
+        raise InvalidValue(message, hint='name one, such as "twilio"')
+    refusals: list[ProviderRefused] = []
+    for voice in voices:
+        try:
+            return await voice.dial(order(voice.name))
+        except ProviderRefused as refused:
+            if refused.concerns == CALLEE:
+                raise
+            refusals.append(refused)
+    raise refusals[0] from (refusals[-1] if len(refusals) > 1 else None)
+
+
+async def take(service: Service, exchange: Exchange, name: str, request: Request) -> HookRequest:
+    """A webhook of a provider, proved.
+
+    Args:
+        service: whose public URL and clock count.
+        exchange: the providers.
+        name: of the provider, as the URL has it.
+        request: as it came.
+
+    Returns:
+        The webhook, to be read by the provider's own class.
+
+    Raises:
+        HTTPException: with 404, there is no such provider.
+        Unauthenticated: the provider has not signed it.
+    """
+    provider = exchange.voices.get(name) or exchange.texts.get(name)
+    if provider is None:
+        raise HTTPException(404)
+    came = HookRequest(
+        method=request.method,
+        url=seen_url(request.scope, service.options.public_url),
+        headers=tuple(request.headers.items()),
+        body=await request.body(),
+    )
+    provider.verify(came, service.timing.wall_at())
+    return came

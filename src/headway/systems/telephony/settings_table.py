@@ -1,9 +1,9 @@
-"""One provider's table of the settings, read into a model."""
+"""Tables of the settings, read into models."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, TypeVar, get_args
+from typing import Annotated, TypeVar, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -36,16 +36,22 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
 class Table(BaseModel):
-    """A table that refuses what it does not know, and never shows a value in an error."""
+    """A table that refuses unknown keys, and whose values never stand in an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-T = TypeVar("T", bound=Table)
+class OpenTable(Table):
+    """A table without secrets: an error shows the value."""
+
+    model_config = ConfigDict(hide_input_in_errors=False)
+
+
+T = TypeVar("T", bound=BaseModel)
 
 
 def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
-    """Reads a table.
+    """Read a table of the settings.
 
     Args:
         where: its place in the settings, such as "telephony.twilio".
@@ -56,34 +62,47 @@ def read_table(where: str, model: type[T], written: Mapping[str, object]) -> T:
         The model.
 
     Raises:
-        InvalidValue: it holds what is unknown or unusable; the message names the place, never the
-            value.
+        InvalidValue: a key is unknown, or a value is not valid; the message names its place, and
+            the value unless the model or its field (`repr=False`) hides it.
     """
     try:
         return model.model_validate(dict(written))
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        place = ".".join((where, *map(str, first["loc"])))
-        names = [field.alias or name for name, field in _within(model, first["loc"]).items()]
-        known = f"known: {', '.join(names)}"
-        if first["type"] == "extra_forbidden":
-            message = f"{place}: there is no such setting"
-            hint = did_you_mean(str(first["loc"][-1]), names, known)
-            raise InvalidValue(message, hint=hint) from None
-        said = first["msg"].removeprefix("Value error, ")
-        # Its first letter alone: a pattern that it quotes has capitals of its own.
-        message = f"{place}: {said[:1].lower()}{said[1:]}"
-        raise InvalidValue(message, hint=known) from None
+        first = error.errors(include_url=False)[0]
+    places = [str(one) for one in first["loc"]]
+    place = ".".join((where, *places))
+    names = [field.alias or name for name, field in _within(model, places[:-1]).items()]
+    known = f"known: {', '.join(names)}"
+    if first["type"] == "extra_forbidden":
+        message = f"{place}: there is no such setting"
+        raise InvalidValue(message, hint=did_you_mean(places[-1], names, known))
+    cause = cast("Mapping[str, object]", first.get("ctx", {})).get("error")
+    said, hint = first["msg"].removeprefix("Value error, "), ""
+    if first["type"] == "missing":
+        hint = known
+    elif isinstance(cause, InvalidValue):
+        said, hint = cause.message, cause.hint
+    if first["type"] != "missing" and _is_shown(model, places):
+        place = f"{place} is {first['input']!r:.40}"
+    # Its first letter alone: a pattern that it quotes has capitals of its own.
+    message = f"{place}: {said[:1].lower()}{said[1:]}"
+    raise InvalidValue(message, hint=hint)
 
 
-def _within(model: type[Table], place: Sequence[int | str]) -> Mapping[str, FieldInfo]:
-    """The settings of the innermost table on the way to a place."""
+def _is_shown(model: type[BaseModel], places: Sequence[str]) -> bool:
+    """Return whether an error may show the value at a place."""
+    field = model.model_fields.get(places[0]) if places else None
+    return field is not None and field.repr and not model.model_config.get("hide_input_in_errors")
+
+
+def _within(model: type[BaseModel], tables: Sequence[str]) -> Mapping[str, FieldInfo]:
+    """Return the settings of a table within a table, as far as these are models of their own."""
     fields = model.model_fields
-    for part in place:
+    for part in tables:
         field = next((one for name, one in fields.items() if (one.alias or name) == part), None)
         inner = () if field is None else (field.annotation, *get_args(field.annotation))
         table = next(
-            (one for one in inner if isinstance(one, type) and issubclass(one, Table)), None
+            (one for one in inner if isinstance(one, type) and issubclass(one, BaseModel)), None
         )
         if table is None:
             break

@@ -1,12 +1,13 @@
-"""Voice: what a provider of telephone calls does."""
+"""Calls: what a provider of them does, and which of its calls is the one that is sought."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from headway.core.errors import ProviderUnsure
 from headway.server.hooks.request import HookRequest
 
 
@@ -258,3 +259,27 @@ class Voice(Protocol):
     async def close(self) -> None:
         """Closes its connections."""
         ...
+
+
+SKEW_MS = 5_000
+"""How far a provider's clock may be behind the store's."""
+
+
+def the_one(found: Sequence[CallEvent]) -> CallEvent | NotFound:
+    """The call that is sought, if it is certain which one it is.
+
+    Args:
+        found: the calls that it can be.
+
+    Returns:
+        The only one; `UNCLEAR` if there are several and all of them have ended.
+
+    Raises:
+        ProviderUnsure: there are several and one of them still runs: its line must not be freed.
+    """
+    if len(found) <= 1:
+        return found[0] if found else NotFound.NO_CALL
+    if all(one.status.ended for one in found):
+        return NotFound.UNCLEAR
+    message = f"{found[0].provider} knows {len(found)} calls that could be the one that is sought"
+    raise ProviderUnsure(message, hint="it is known for certain once they have ended")

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import text
 
 from headway.systems.calls.truth.lead_table import LeadTable
-from headway.systems.calls.truth.settings import read_table
+from headway.systems.calls.truth.settings import read_lead_table
 from headway.systems.directory.database import Directory, Schema
 from tests.servers.postgres import fresh_database
 
@@ -98,7 +98,7 @@ async def opened(
     written: Mapping[str, object], directory_url: str = "sqlite:///:memory:"
 ) -> AsyncIterator[LeadTable]:
     """The layer on a table, until the block ends."""
-    settings = read_table(written)
+    settings = read_lead_table(written)
     directory = Directory(directory_url)
     directory.needs(Schema(name="calls", package="headway.systems.calls.migrations"))
     await directory.open()

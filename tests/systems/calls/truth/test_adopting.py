@@ -13,7 +13,8 @@ from headway.contract.tokens import Role
 from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.systems.calls.truth.row import LeadRow
-from headway.systems.calls.truth.settings import Chosen, Mode, read_migration
+from headway.systems.calls.truth.settings import Chosen, MigrationSettings, Mode
+from headway.systems.telephony.settings_table import read_table
 from tests.systems.calls.truth.databases import make_theirs, run, settings_of
 from tests.systems.calls.truth.site import Site, calling, lead
 from tests.systems.telephony.carrier_rig import carrying
@@ -98,7 +99,7 @@ def test_a_growing_percentage_adds_rows_and_takes_none_away() -> None:
 )
 def test_a_migration_that_cannot_be_is_refused(written: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidValue, match=says):
-        read_migration(written)
+        read_table("calls.migration", MigrationSettings, written)
 
 
 async def test_rows_that_go_back_leave_no_job_and_are_called_again_once_they_return(

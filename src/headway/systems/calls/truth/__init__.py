@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from headway.core.errors import InvalidValue
 from headway.systems.calls.truth.lead_table import LeadTable
 from headway.systems.calls.truth.migration import Migration
-from headway.systems.calls.truth.settings import read_migration, read_table
+from headway.systems.calls.truth.settings import MigrationSettings, read_lead_table
 from headway.systems.calls.truth.truth import Truth
 from headway.systems.parts import Parts
+from headway.systems.telephony.settings_table import read_table
 
 
 def read_truth(
@@ -37,9 +38,9 @@ def read_truth(
             message = "[calls.migration] is there, but no [calls.table]"
             raise InvalidValue(message, hint="say which table the older system works from")
         return None
-    leads = LeadTable(read_table(table), parts.directory)
+    leads = LeadTable(read_lead_table(table), parts.directory)
     parts.also(leads)
-    chosen = read_migration(migration or {})
+    chosen = read_table("calls.migration", MigrationSettings, migration or {})
     return Truth(leads, Migration(chosen, leads, parts.directory, parts.timing), parts.timing)
 
 

@@ -251,7 +251,7 @@ def declare_shadow(
         )
         await book.note(decision)
         # The line is taken for as long as a call would last.
-        await job.hand_over(timeout=f"{migration.settings.talk_ms}ms")
+        await job.hand_over(timeout=f"{migration.settings.talk}ms")
 
     @shadow.reconcile
     async def over(_: Awaited) -> Ended:

@@ -53,7 +53,7 @@ class Alert:
             return Next(CALL)
         if scheme == "text":
             try:
-                await self._text.send(job, rest, text)
+                await self._text.text(job, rest, text)
             except Dead as dead:
                 raise Retry(dead.reason, after="1s") from dead
             return None

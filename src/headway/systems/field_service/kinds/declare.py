@@ -46,7 +46,7 @@ def declare(app: App, desk: Desk) -> None:
         desk: what their handlers work with.
     """
     settings = desk.settings
-    lines = Pool(LINES, {number: line.channels for number, line in settings.lines.items()})
+    lines = Pool(LINES, settings.lines)
     call_to = Slots(CALL_TO, 1)
     for lane in (OFFERS, AFTER, RINGS):
         app.lane(lane, lease=LEASE)
@@ -62,7 +62,7 @@ def declare(app: App, desk: Desk) -> None:
         gates=[Slots(TECHNICIAN, 1), call_to.take(hold="run")],
         cascade=True,
         retry=_STEADY,
-        keep=settings.keep,
+        keep=f"{settings.keep}ms",
         on_accepted=OFFER_TAKEN,
         on_final=OFFER_ENDED,
         on_final_states=("succeeded", "dead", "cancelled"),
@@ -72,7 +72,7 @@ def declare(app: App, desk: Desk) -> None:
         lane=RINGS,
         gates=[lines, call_to],
         retry=_FEW,
-        expires=f"{settings.line_wait_ms}ms",
+        expires=f"{settings.line_wait}ms",
         on_final=RING_ENDED,
         on_final_states=("succeeded", "dead", "cancelled"),
         reconcile=ring.ask,

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from headway.contract.signals import Decided, Heard, Signal, SignalKind
+from headway.contract.signals import Heard, Signal, SignalKind
 from headway.contract.views import JobQuery, StatsQuery
 from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.answers import Dead, Ended, Retry, Running, Unknown
 from headway.runtime.awaited import Awaited
-from headway.runtime.encoding import encode
 from headway.runtime.job import Job
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.names import LINES
 from headway.systems.field_service.request import call_of, is_open, run_of
 from headway.systems.field_service.settings import FieldSettings
-from headway.systems.telephony.texts import TextOrder
+from headway.systems.telephony.texts import TextOrder, send_text
 from headway.systems.telephony.voice import Ask, CallEvent, CallOrder, NotFound, Say, Sought, Voice
 
 ASK_EACH_S = 10
@@ -56,12 +55,12 @@ async def ask(desk: Desk, awaited: Awaited) -> Running | Ended | Unknown:
     past_ms = (await desk.app.store.read(StatsQuery())).now - handed_at
     if past_ms >= given_up_ms(desk.settings):
         return Ended("dead", reason=UNSURE)
-    line = desk.settings.lines.get(awaited.permits.get(LINES, ""))
-    if line is None:
+    number = awaited.permits.get(LINES, "")
+    if number not in desk.settings.lines:
         return Running(extend=timedelta(seconds=ASK_EACH_S))
-    voice = desk.exchange.voice(line.provider)
+    voice = desk.voice
     try:
-        event = await voice.look_up(await _sought(desk, awaited, line.number, handed_at))
+        event = await voice.look_up(await _sought(desk, awaited, number, handed_at))
     except ProviderUnsure:
         return Running(extend=timedelta(seconds=ASK_EACH_S))
     return _answer(voice, event, past_ms)
@@ -69,7 +68,7 @@ async def ask(desk: Desk, awaited: Awaited) -> Running | Ended | Unknown:
 
 def longest_ms(settings: FieldSettings) -> int:
     """How long a call can take, and a little more."""
-    return (settings.ring_s + settings.call_limit_s + SPARE_S) * 1000
+    return settings.ring + settings.call_limit + SPARE_S * 1000
 
 
 def given_up_ms(settings: FieldSettings) -> int:
@@ -146,11 +145,8 @@ class Ring:
         del candidate
         if not await self._stands(offer, stands_ms):
             return NOT_DIALLED
-        line = self._desk.settings.lines[job.permits[LINES]]
-        script = Ask(
-            text=text,
-            answer_url=self._desk.url(f"/hooks/{line.provider}/answer?ref={offer}"),
-        )
+        hook = f"/hooks/{self._desk.voice.name}/answer?ref={offer}"
+        script = Ask(text=text, answer_url=self._desk.url(hook))
         await self.dial(job, to, script, within_ms=ASK_EACH_S * 1000)
         return None
 
@@ -167,9 +163,7 @@ class Ring:
             Retry: the provider takes no calls now.
             Dead: it will not place this one; there is no call.
         """
-        settings = self._desk.settings
-        line = settings.lines[job.permits[LINES]]
-        voice = self._desk.exchange.voice(line.provider)
+        settings, voice = self._desk.settings, self._desk.voice
         timing, begun = self._desk.timing, self._desk.timing.monotonic()
         await job.hand_over(timeout=timedelta(milliseconds=within_ms))
         if timing.monotonic() - begun > BEGINS_S:
@@ -179,11 +173,11 @@ class Ring:
         order = CallOrder(
             ref=job.ref,
             to=to,
-            from_=line.number,
+            from_=job.permits[LINES],
             script=script,
-            status_url=self._desk.url(f"/hooks/{line.provider}/status?ref={job.ref}"),
-            ring_s=settings.ring_s,
-            limit_s=settings.call_limit_s,
+            status_url=self._desk.url(f"/hooks/{voice.name}/status?ref={job.ref}"),
+            ring_s=settings.ring // 1000,
+            limit_s=settings.call_limit // 1000,
         )
         try:
             dialled = await voice.dial(order)
@@ -196,7 +190,7 @@ class Ring:
         except ProviderUnsure:
             # There may be a call: its webhooks tell, or the provider when it is asked.
             return
-        await job.known_as(f"{line.provider}:{dialled.call_id}")
+        await job.known_as(f"{voice.name}:{dialled.call_id}")
 
     async def _stands(self, offer: str, stands_ms: int) -> bool:
         store = self._desk.app.store
@@ -224,10 +218,6 @@ def _reason(refused: ProviderRefused) -> str:
     return f"refused: {refused.message}"
 
 
-SPARE_MS = 5_000
-"""Beyond what the provider may take; then nobody knows, and no message is sent again."""
-
-
 class Text:
     """The handler of messages."""
 
@@ -235,7 +225,7 @@ class Text:
         self._desk = desk
 
     async def text(self, job: Job, to: str, text: str, offer: str = "") -> None:
-        """Sends a message, once.
+        """Send a message, once; see `send_text`.
 
         Args:
             job: this one.
@@ -244,41 +234,14 @@ class Text:
             offer: the reference of the offer that it makes; empty if it makes none.
 
         Raises:
-            Dead: the provider will not send it.
-            Retry: it takes no messages now.
+            Dead: nobody sends texts, or the provider does not send this one.
+            Retry: the provider takes no messages now.
         """
         del offer
-        await self.send(job, to, text)
-
-    async def send(self, job: Job, to: str, text: str) -> None:
-        """Sends a message and settles the job; a message that may have gone out stays so.
-
-        Raises:
-            Dead: the provider will not send it.
-            Retry: it takes no messages now.
-        """
         settings = self._desk.settings
         if settings.text_from is None:
             reason = "refused: nobody sends texts"
             raise Dead(reason)
         texts = self._desk.exchange.text(settings.text_provider)
-        await job.hand_over(timeout=timedelta(milliseconds=texts.answers_ms + SPARE_MS))
         order = TextOrder(ref=job.ref, to=to, from_=settings.text_from, text=text)
-        try:
-            message_id = await texts.send(order)
-        except ProviderRefused as refused:
-            reason = f"refused: {refused.message}"
-            if refused.concerns == "provider":
-                raise Retry(reason, after="5s") from refused
-            raise Dead(reason) from refused
-        except ProviderUnsure:
-            return
-        await self._desk.app.store.signal(
-            Signal(
-                key=job.ref,
-                event=f"sent:{job.ref}",
-                decided=Decided.SUCCEEDED,
-                reason="sent",
-                body=encode("body", {"message_id": message_id}),
-            )
-        )
+        await send_text(self._desk.app.store, job, texts, order)

@@ -17,7 +17,7 @@ from headway.runtime.encoding import encode
 from headway.runtime.job import Job
 from headway.systems.field_service.desk import Desk
 from headway.systems.field_service.names import LOOK_OVER, RING, TEXT
-from headway.systems.field_service.nearby.sphere import distance_km
+from headway.systems.field_service.nearby.cells import distance_km
 from headway.systems.field_service.offer_times import current_times
 from headway.systems.field_service.records import Channel, Technician
 from headway.systems.field_service.request import (
@@ -157,7 +157,7 @@ class Turn:
                 )
             )
         elif desk.settings.lines:
-            stands_ms += desk.settings.line_wait_ms
+            stands_ms += desk.settings.line_wait
             job.then(
                 desk.kind(RING).make(
                     job_id=derived_id(RING, job.ref),

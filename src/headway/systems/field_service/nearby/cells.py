@@ -2,7 +2,7 @@
 
 A position is a column and a row of hundred-nanodegrees. The cell's number weaves their bits, so
 the four quarters of a square are one after another, each whole: any square whose side is a power
-of two is one range of numbers.
+of two is one range of numbers. A circle is covered by a few such squares.
 
 Source: G. M. Morton, A computer oriented geodetic data base, IBM 1966.
 """
@@ -10,7 +10,76 @@ Source: G. M. Morton, A computer oriented geodetic data base, IBM 1966.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import asin, ceil, cos, degrees, floor, pi, radians, sin, sqrt
 from typing import NamedTuple
+
+from headway.core.errors import InvalidValue
+
+EARTH_KM = 6371.0088
+"""The mean radius of the earth.
+
+Source: IUGG, mean radius R1 of the GRS 80 ellipsoid.
+"""
+FARTHEST_KM = pi * EARTH_KM
+"""Half around the earth: nothing is farther."""
+
+
+def check_position(lat: float, lon: float) -> tuple[float, float]:
+    """Lets a position pass.
+
+    Args:
+        lat: degrees north, -90 to 90.
+        lon: degrees east, -180 to 180.
+
+    Returns:
+        It, to seven digits after the point; the longitude 180 is told as -180.
+
+    Raises:
+        InvalidValue: it is not on the earth.
+    """
+    if not -90 <= lat <= 90:
+        message = f"the latitude {lat} is not on the earth"
+        raise InvalidValue(message, hint="degrees north, from -90 to 90")
+    if not -180 <= lon <= 180:
+        message = f"the longitude {lon} is not on the earth"
+        raise InvalidValue(message, hint="degrees east, from -180 to 180")
+    east = round(lon, DIGITS)
+    # Adding 0 makes the negative zero positive.
+    return round(lat, DIGITS) + 0.0, -180.0 if east == 180 else east + 0.0
+
+
+def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
+    """How far two positions are from each other, by the shortest way.
+
+    Args:
+        lat: of one, degrees north.
+        lon: of one, degrees east.
+        other_lat: of the other.
+        other_lon: of the other.
+
+    Returns:
+        Kilometres, by the haversine formula.
+    """
+    up = sin(radians(other_lat - lat) / 2)
+    along = sin(radians(other_lon - lon) / 2)
+    half = up * up + cos(radians(lat)) * cos(radians(other_lat)) * along * along
+    return 2 * EARTH_KM * asin(sqrt(min(half, 1.0)))
+
+
+def reach_km(lat: float, degrees: float) -> float:
+    """How far the corners of a square are from its middle, at most.
+
+    Args:
+        lat: of the middle, degrees north.
+        degrees: from the middle to a side, along the meridian and along the parallel.
+
+    Returns:
+        Kilometres.
+    """
+    half = sin(radians(min(degrees, 180.0)) / 2)
+    # A parallel is nowhere longer than at the equator: one of the two cosines is taken as 1.
+    return 2 * EARTH_KM * asin(min(half * sqrt(1 + cos(radians(lat))), 1.0))
+
 
 DIGITS = 7
 """Of a position in degrees, after the point: about a centimetre."""
@@ -133,3 +202,53 @@ def _gather(number: int) -> int:
     for shift, mask in _BACK:
         number = (number | number >> shift) & mask
     return number
+
+
+MOST_SQUARES = 32
+"""Of one cover."""
+_FINER = 2
+"""Powers of two by which squares may be smaller than half of what is covered is high."""
+_MARGIN = 1e-5
+"""Degrees: a metre, far more than what rounding can do."""
+
+
+def cover(lat: float, lon: float, km: float) -> list[Square]:
+    """The squares that hold all that is so near, and little else.
+
+    Args:
+        lat: of the position.
+        lon: of the position.
+        km: how near; more than half around the earth for all of it.
+
+    Returns:
+        At most 32 squares of one size; some of them may be farther away.
+    """
+    angle = min(km, FARTHEST_KM) / EARTH_KM
+    up = degrees(angle) + _MARGIN
+    low = max(floor((lat - up + 90) * PER_DEGREE), 0)
+    high = min(ceil((lat + up + 90) * PER_DEGREE), ROWS - 1)
+    columns = _columns(lat, lon, angle, pole=abs(lat) + up >= 90)
+    for size in range(max((high - low >> _FINER).bit_length() - 1, 0), WHOLE):
+        wide = [(first >> size, last >> size) for first, last in columns]
+        tall = range(low >> size, (high >> size) + 1)
+        if sum(last - first + 1 for first, last in wide) * len(tall) <= MOST_SQUARES:
+            across = sorted({one for first, last in wide for one in range(first, last + 1)})
+            return [square_at(size, x << size, y << size) for y in tall for x in across]
+    return [square_at(WHOLE, 0, 0)]
+
+
+def _columns(lat: float, lon: float, angle: float, *, pole: bool) -> list[tuple[int, int]]:
+    """The first and last columns, in one range or, across the antimeridian, in two."""
+    everything = [(0, COLUMNS - 1)]
+    if pole:
+        return everything
+    away = degrees(asin(min(sin(angle) / cos(radians(lat)), 1.0))) + _MARGIN
+    west = floor((lon - away + 180) * PER_DEGREE)
+    east = ceil((lon + away + 180) * PER_DEGREE)
+    if east - west >= COLUMNS - 1:
+        return everything
+    if west < 0:
+        return [(0, east), (west + COLUMNS, COLUMNS - 1)]
+    if east >= COLUMNS:
+        return [(0, east - COLUMNS), (west, COLUMNS - 1)]
+    return [(west, east)]

@@ -16,20 +16,18 @@ from dataclasses import dataclass
 
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.nearby.cells import (
+    FARTHEST_KM,
     PER_DEGREE,
     WHOLE,
     Square,
     cell_of,
-    position_of,
-)
-from headway.systems.field_service.nearby.cover import cover
-from headway.systems.field_service.nearby.questions import Found, Questions, rarest_first
-from headway.systems.field_service.nearby.sphere import (
-    FARTHEST_KM,
     check_position,
+    cover,
     distance_km,
+    position_of,
     reach_km,
 )
+from headway.systems.field_service.nearby.questions import Found, Questions, rarest_first
 from headway.systems.field_service.skills import skill_key
 
 MOST = 1_000

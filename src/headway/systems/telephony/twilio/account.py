@@ -1,4 +1,4 @@
-"""An account at Twilio: places calls, sends messages, and reads what Twilio tells of them."""
+"""An account at Twilio: places calls, sends messages, and reads what Twilio says of them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar, cast
 
 from twilio.rest import Client  # pyright: ignore[reportMissingTypeStubs]  (it has types, but does not say so)
+from twilio.twiml.messaging_response import MessagingResponse  # pyright: ignore[reportMissingTypeStubs]  (it has none)
+from twilio.twiml.voice_response import Gather, VoiceResponse  # pyright: ignore[reportMissingTypeStubs]  (it has none)
 
 from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.said import event_id
 from headway.server.hooks.twilio_signature import check_twilio
-from headway.systems.telephony.seeking import SKEW_MS, the_one
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder
-from headway.systems.telephony.twilio.http_client import WireClient
-from headway.systems.telephony.twilio.refusals import UNKNOWN, read_refusal
+from headway.systems.telephony.twilio.http_client import UNKNOWN, WireClient, read_refusal
 from headway.systems.telephony.twilio.settings import TwilioSettings
-from headway.systems.telephony.twilio.statuses import CALLS
-from headway.systems.telephony.twilio.twiml import XML, answered, written
 from headway.systems.telephony.twilio.webhooks import (
+    CALLS,
     NAME,
     read_inbound,
     read_pressed,
@@ -28,6 +27,7 @@ from headway.systems.telephony.twilio.webhooks import (
     read_text_status,
 )
 from headway.systems.telephony.voice import (
+    SKEW_MS,
     Ask,
     CallEvent,
     CallOrder,
@@ -39,8 +39,48 @@ from headway.systems.telephony.voice import (
     Say,
     Sought,
     Spoken,
+    the_one,
 )
 from headway.systems.telephony.wire import Wire
+
+XML = "application/xml"
+
+
+def written(script: Say | Ask) -> str:
+    """A script in TwiML.
+
+    Of a question the words are said twice, each time followed by the wait. Only the second silence
+    is told: the first one goes on in the document.
+    """
+    spoken: Any = VoiceResponse()
+    if isinstance(script, Say):
+        spoken.say(script.text)
+    else:
+        spoken.append(_gather(script, tells_silence=False))
+        spoken.append(_gather(script, tells_silence=True))
+    return str(spoken)
+
+
+def answered(text: str | None) -> str:
+    """The answer to a message that somebody sent; None for none."""
+    answer: Any = MessagingResponse()
+    if text is not None:
+        answer.message(text)
+    return str(answer)
+
+
+def _gather(script: Ask, *, tells_silence: bool) -> object:
+    gather: Any = Gather(
+        input="dtmf",
+        action=script.answer_url,
+        method="POST",
+        num_digits=script.digits,
+        timeout=script.wait_s,
+        action_on_empty_result=tells_silence,
+    )
+    gather.say(script.text)
+    return gather
+
 
 EVENTS = ["initiated", "ringing", "answered", "completed"]
 MOST = 50

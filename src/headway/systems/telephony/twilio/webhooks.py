@@ -1,15 +1,43 @@
-"""What Twilio's webhooks say, once they are proved."""
+"""What Twilio's webhooks say, once they are verified, and its words for where a call stands."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from headway.core.errors import InvalidValue
 from headway.server.hooks.request import HookRequest, only, read_form
 from headway.server.hooks.said import MAX_REASON, event_id, fitting
-from headway.systems.telephony.texts import Inbound, TextEvent
-from headway.systems.telephony.twilio.statuses import CALLS, MESSAGES
-from headway.systems.telephony.voice import CallEvent, Pressed
+from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
+from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed
+
+CALLS: Mapping[str, CallStatus] = {
+    "queued": CallStatus.QUEUED,
+    "initiated": CallStatus.QUEUED,
+    "ringing": CallStatus.RINGING,
+    "answered": CallStatus.IN_PROGRESS,
+    "in-progress": CallStatus.IN_PROGRESS,
+    "completed": CallStatus.COMPLETED,
+    "busy": CallStatus.BUSY,
+    "no-answer": CallStatus.NO_ANSWER,
+    "failed": CallStatus.FAILED,
+    "canceled": CallStatus.CANCELED,
+}
+
+MESSAGES: Mapping[str, TextStatus] = {
+    "accepted": TextStatus.QUEUED,
+    "scheduled": TextStatus.QUEUED,
+    "queued": TextStatus.QUEUED,
+    "sending": TextStatus.QUEUED,
+    "sent": TextStatus.SENT,
+    "delivered": TextStatus.DELIVERED,
+    "read": TextStatus.DELIVERED,
+    "undelivered": TextStatus.UNDELIVERED,
+    "failed": TextStatus.FAILED,
+    "canceled": TextStatus.FAILED,
+}
+"""A message that was read had been delivered."""
+
 
 NAME = "twilio"
 

@@ -1,4 +1,4 @@
-"""An application at Vonage: places calls, and reads what Vonage tells of them."""
+"""An application at Vonage: places calls, and reads what Vonage says of them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from anyio import CapacityLimiter, to_thread
 from vonage_http_client.auth import Auth  # pyright: ignore[reportMissingTypeStubs]  (it has types, but does not say so)
 from vonage_utils.errors import VonageError  # pyright: ignore[reportMissingTypeStubs]  (as above)
 from vonage_voice import Voice as Client  # pyright: ignore[reportMissingTypeStubs]  (as above)
-from vonage_voice.models import (  # pyright: ignore[reportMissingTypeStubs]  (as above)
+from vonage_voice.models import (  # pyright: ignore[reportMissingTypeStubs]  (it has types, but does not say so)  # pyright: ignore[reportMissingTypeStubs]  (as above)
     CallInfo,
     CreateCallRequest,
+    Dtmf,
+    Input,
     ListCallsFilter,
+    Talk,
 )
+from vonage_voice.models.ncco import NccoAction  # pyright: ignore[reportMissingTypeStubs]  (as above)
 
 from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.said import event_id
-from headway.systems.telephony.seeking import SKEW_MS, the_one
 from headway.systems.telephony.voice import (
+    SKEW_MS,
     Ask,
     CallEvent,
     CallOrder,
@@ -34,15 +38,40 @@ from headway.systems.telephony.voice import (
     Say,
     Sought,
     Spoken,
+    the_one,
 )
-from headway.systems.telephony.vonage.ncco import actions
-from headway.systems.telephony.vonage.refusals import UNKNOWN, read_refusal
 from headway.systems.telephony.vonage.settings import VonageSettings
-from headway.systems.telephony.vonage.signature import check_vonage
-from headway.systems.telephony.vonage.statuses import CALLS
-from headway.systems.telephony.vonage.transport import WireClient
-from headway.systems.telephony.vonage.webhooks import NAME, read_pressed, read_status, whole
+from headway.systems.telephony.vonage.transport import UNKNOWN, WireClient, read_refusal
+from headway.systems.telephony.vonage.webhooks import (
+    CALLS,
+    NAME,
+    check_vonage,
+    read_pressed,
+    read_status,
+    whole,
+)
 from headway.systems.telephony.wire import AT_ONCE, Wire
+
+LONGEST_WAIT_S = 10
+"""The longest that Vonage waits for keys."""
+
+
+def actions(script: Say | Ask) -> list[NccoAction]:
+    """A script in actions.
+
+    The words of a question are said twice, and keys can be pressed all the while. Silence is told
+    once, after them.
+
+    Raises:
+        ValueError: the text is too long, or too many keys are asked for.
+    """
+    if isinstance(script, Say):
+        return [Talk.model_validate({"text": script.text})]
+    asked = {"text": script.text, "bargeIn": True, "loop": 2}
+    keys = Dtmf(timeOut=min(script.wait_s, LONGEST_WAIT_S), maxDigits=script.digits)
+    told = Input(type=["dtmf"], dtmf=keys, eventUrl=[script.answer_url], eventMethod="POST")
+    return [Talk.model_validate(asked), told]
+
 
 LONGEST_RING_S = 120
 PAGE = 100

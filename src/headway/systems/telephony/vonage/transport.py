@@ -1,4 +1,4 @@
-"""How Vonage's official client reaches Vonage: by the wire, at the address of the settings."""
+"""How Vonage's official client reaches Vonage: by the wire; and what a refusal concerns."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from io import BytesIO
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 from anyio import from_thread
 from requests import PreparedRequest, Response
 from requests.adapters import BaseAdapter
 from vonage_http_client.auth import Auth  # pyright: ignore[reportMissingTypeStubs]  (it has types, but does not say so)
 from vonage_http_client.http_client import HttpClient  # pyright: ignore[reportMissingTypeStubs]  (as above)
 
-from headway.systems.telephony.wire import Wire
+from headway.systems.telephony.wire import Refusal, Wire
 
 
 class WireAdapter(BaseAdapter):
@@ -90,3 +91,53 @@ def _headers(request: PreparedRequest) -> dict[str, str]:
         for name, value in request.headers.items()
         if name.lower() not in travel
     }
+
+
+UNKNOWN = "404"
+"""There is no such call."""
+
+
+class _Parameter(msgspec.Struct):
+    name: str = ""
+    reason: str = ""
+
+
+class _Error(msgspec.Struct):
+    type: str = ""
+    title: str = ""
+    error_title: str = ""
+    detail: str = ""
+    invalid_parameters: list[_Parameter] | None = None
+
+
+def read_refusal(status: int, body: bytes) -> Refusal:
+    """What a reply of 4xx says.
+
+    Args:
+        status: of the reply.
+        body: of the reply.
+
+    Returns:
+        Whom it concerns: by the parameters that are invalid, else by the status; a reply that is
+        no error of Vonage's concerns whatever stands at that address.
+    """
+    try:
+        said = msgspec.json.decode(body, type=_Error)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        said = _Error()
+    title = said.title or said.error_title
+    if not title and not said.type:
+        return Refusal(concerns="provider", text="there is no error of Vonage's in the reply")
+    wrong = said.invalid_parameters or []
+    reasons = [f"{one.name} {one.reason}".strip() for one in wrong]
+    text = ": ".join(part for part in (title or said.type, said.detail, *reasons) if part)
+    return Refusal(concerns=_concerns(status, wrong), code=str(status), text=text)
+
+
+def _concerns(status: int, wrong: list[_Parameter]) -> str:
+    if status in {401, 402, 403, 404, 407}:
+        return "provider"
+    places = {one.name.partition(".")[0].partition("[")[0] for one in wrong}
+    if "to" in places or not places:
+        return "callee"
+    return "sender" if "from" in places else "provider"

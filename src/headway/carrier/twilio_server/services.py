@@ -1,13 +1,16 @@
-"""What a carrier is started with: the world's settings, and who may ask it."""
+"""What a carrier is started with, and what its routes work with."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Annotated
 
 from pydantic import Field
 
 from headway.carrier.settings import SimulatedSettings
+from headway.carrier.world import World
 
 _SID = r"[0-9a-fA-F]{32}$"
 
@@ -39,3 +42,18 @@ class CarrierSettings(SimulatedSettings):
 
     def _drawn(self, what: str) -> str:
         return sha256(f"carrier:{self.seed}:{what}".encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Services:
+    """What the carrier's routes work with.
+
+    Attributes:
+        world: in which calls are made.
+        account: the only one.
+        secrets: of each name that may ask.
+    """
+
+    world: World
+    account: str
+    secrets: Mapping[str, str] = field(repr=False)

@@ -1,0 +1,1 @@
+"""Automations: short sessions against git repositories that are made on the spot."""

@@ -1,0 +1,233 @@
+"""What the carrier replies: resources as Twilio shows them, lists in pages, and cut replies.
+
+Source: Twilio, "Calls resource", "Messages resource", "IncomingPhoneNumber resource", "Paging
+through list resources".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from headway.carrier.ledger import Call, Text
+from headway.carrier.script import Fate, Taking
+from headway.carrier.twilio_server.requests import Fields, Refused
+from headway.carrier.webhooks import rfc2822
+from headway.carrier.world import World
+from headway.server.hooks.request import read_form
+from headway.systems.telephony.voice import CallStatus
+
+Shape = dict[str, object]
+
+_API = "/2010-04-01/Accounts"
+
+
+def call_shape(account: str, call: Call) -> Shape:
+    """A call."""
+    plan = call.plan
+    uri = f"{_API}/{account}/Calls/{call.sid}"
+    began = None if call.status is CallStatus.QUEUED else rfc2822(call.placed_at)
+    return {
+        "account_sid": account,
+        "annotation": None,
+        "answered_by": None,
+        "api_version": "2010-04-01",
+        "caller_name": None,
+        "date_created": rfc2822(call.placed_at),
+        "date_updated": rfc2822(call.ended_at or call.answered_at or call.placed_at),
+        "direction": "outbound-api",
+        "duration": None if call.duration_s is None else str(call.duration_s),
+        "end_time": None if call.ended_at is None else rfc2822(call.ended_at),
+        "forwarded_from": None,
+        "from": plan.from_,
+        "from_formatted": plan.from_,
+        "group_sid": None,
+        "parent_call_sid": None,
+        "phone_number_sid": None,
+        "price": None,
+        "price_unit": "USD",
+        "queue_time": "0",
+        "sid": call.sid,
+        "start_time": began,
+        "status": call.status.value,
+        "subresource_uris": {"events": f"{uri}/Events.json"},
+        "to": plan.to,
+        "to_formatted": plan.to,
+        "trunk_sid": None,
+        "uri": f"{uri}.json",
+    }
+
+
+def text_shape(account: str, text: Text) -> Shape:
+    """A message."""
+    plan = text.plan
+    failed = text.status.value == "undelivered"
+    return {
+        "account_sid": account,
+        "api_version": "2010-04-01",
+        "body": plan.text,
+        "date_created": rfc2822(text.sent_at),
+        "date_sent": None if text.status.value == "queued" else rfc2822(text.sent_at),
+        "date_updated": rfc2822(text.sent_at),
+        "direction": "inbound" if text.inbound else "outbound-api",
+        "error_code": 30003 if failed else None,
+        "error_message": "Unreachable destination handset" if failed else None,
+        "from": plan.from_,
+        "messaging_service_sid": None,
+        "num_media": "0",
+        "num_segments": "1",
+        "price": None,
+        "price_unit": "USD",
+        "sid": text.sid,
+        "status": "received" if text.inbound else text.status.value,
+        "subresource_uris": {"media": f"{_API}/{account}/Messages/{text.sid}/Media.json"},
+        "to": plan.to,
+        "uri": f"{_API}/{account}/Messages/{text.sid}.json",
+    }
+
+
+def number_shape(account: str, sid: str, number: str, sms_url: str) -> Shape:
+    """One of the account's own numbers."""
+    return {
+        "account_sid": account,
+        "api_version": "2010-04-01",
+        "capabilities": {"fax": False, "mms": False, "sms": True, "voice": True},
+        "friendly_name": number,
+        "phone_number": number,
+        "sid": sid,
+        "sms_method": "POST",
+        "sms_url": sms_url,
+        "status": "in-use",
+        "uri": f"{_API}/{account}/IncomingPhoneNumbers/{sid}.json",
+    }
+
+
+PAGING = ("Page", "PageSize", "PageToken")
+"""The fields of the query that choose a page."""
+
+_USUAL, _MOST = 50, 1_000
+
+One = TypeVar("One")
+
+
+def page_of(
+    request: Request,
+    asked: Fields,
+    name: str,
+    found: Sequence[One],
+    shape: Callable[[One], Shape],
+) -> Shape:
+    """One page of a list.
+
+    Args:
+        request: asks for it.
+        asked: its query.
+        name: under which the rows stand.
+        found: all rows.
+        shape: of a row.
+    """
+    size = asked.number("PageSize", _USUAL, _MOST) or _USUAL
+    page = asked.number("Page", 0, 10_000_000)
+    start = page * size
+    rows = found[start : start + size]
+
+    def uri(number: int) -> str:
+        kept = [
+            pair for pair in read_form(request.url.query) if pair[0] not in {"Page", "PageSize"}
+        ]
+        query = urlencode([*kept, ("PageSize", str(size)), ("Page", str(number))])
+        return f"{request.url.path}?{query}"
+
+    return {
+        name: [shape(one) for one in rows],
+        "end": max(start, start + len(rows) - 1),
+        "first_page_uri": uri(0),
+        "next_page_uri": uri(page + 1) if start + size < len(found) else None,
+        "page": page,
+        "page_size": size,
+        "previous_page_uri": uri(page - 1) if page else None,
+        "start": start,
+        "uri": uri(page),
+    }
+
+
+class Silence(Response):
+    """A reply that never comes: the connection stands until the caller gives up."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Waits until the caller has gone, and then says nothing."""
+        del scope
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await send({"type": "http.response.start", "status": 500, "headers": []})
+        await send({"type": "http.response.body"})
+
+
+class Cut(JSONResponse):
+    """A reply that is cut in the middle."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Says half of it; the server then closes the connection."""
+
+        async def half(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                body: bytes = message["body"]
+                message = {**message, "body": body[: len(body) // 2], "more_body": True}
+            await send(message)
+
+        await super().__call__(scope, receive, half)
+
+
+def must_do(fate: Fate, code: int) -> None:
+    """Lets a request pass that is to be done, whatever is replied.
+
+    Args:
+        fate: of what is to be done.
+        code: of a refusal for the number's sake.
+
+    Raises:
+        Refused: it is not.
+    """
+    match fate.taking:
+        case Taking.REFUSED:
+            raise Refused(code, "Phone number does not appear to be valid")
+        case Taking.TOO_MANY:
+            raise Refused(20429, "Too Many Requests")
+        case Taking.BROKEN:
+            raise Refused(20500, "Internal Server Error")
+        case Taking.TAKEN | Taking.UNSURE | Taking.CUT:
+            pass
+
+
+async def reply_of(world: World, fate: Fate, shape: Callable[[], Shape]) -> Response:
+    """The reply to a request that was done.
+
+    Args:
+        world: in which it was done.
+        fate: of what was done.
+        shape: of what was done.
+    """
+    if world.rates.reply:
+        await world.pace.pause(world.rates.reply)
+    match fate.taking:
+        case Taking.UNSURE:
+            return Silence()
+        case Taking.CUT:
+            return Cut(shape(), 201)
+        case _:
+            return JSONResponse(shape(), 201)
+
+
+def must_be_there(world: World, request: Request) -> None:
+    """Lets a request pass unless the provider is away.
+
+    Raises:
+        Refused: it is.
+    """
+    if world.rates.away:
+        raise Refused(20503, f"{request.url.path} is not available")
