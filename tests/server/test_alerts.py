@@ -21,6 +21,7 @@ from headway.runtime.timing import Timing
 from headway.server.alerting import engine_book, start_alerts
 from headway.server.alerts.alert import AGAIN_MS, Alert, Severity
 from headway.server.alerts.alerts import Alerts, check_names
+from headway.server.alerts.apprise_address import AppriseAddress, is_known
 from headway.server.alerts.apprise_sink import MOST_WAITING, AppriseSink
 from headway.server.alerts.catalogue import rules
 from headway.server.alerts.facts import Facts
@@ -575,6 +576,18 @@ async def test_a_rule_can_be_switched_off_if_there_is_one_of_that_name(world: Wo
     assert await world.look() == []
     with pytest.raises(hw.InvalidValue, match="no rule 'dead'"):
         check_names([engine_book(world.settings)], off=["dead"])
+
+
+@pytest.mark.parametrize("url", ["nothing://hunter2", "slack://hunter2", "tgram://hunter2/"])
+def test_an_address_that_apprise_cannot_read_is_not_logged(
+    url: str, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "apprise")
+    assert not is_known(url)
+    with pytest.raises(hw.InvalidValue, match="address 1 is no address"):
+        AppriseAddress(url, "address 1")
+    assert "hunter2" not in caplog.text
 
 
 async def test_an_address_that_apprise_does_not_know_is_refused_and_not_told():

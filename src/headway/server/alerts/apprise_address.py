@@ -11,8 +11,19 @@ from apprise import Apprise, NotifyFormat, NotifyType
 
 from headway.core.errors import InvalidValue
 
-_QUIET = {"apprise": logging.ERROR, "urllib3": logging.INFO}
-"""Loggers that show addresses below these levels."""
+_QUIET = {"apprise": logging.CRITICAL, "urllib3": logging.INFO}
+"""Loggers that show addresses below these levels; apprise does of one that it cannot read."""
+
+
+def is_known(url: str) -> bool:
+    """Return whether apprise knows a service of this URL; nothing is connected."""
+    _be_quiet()
+    return Apprise.instantiate(url) is not None  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
+
+
+def _be_quiet() -> None:
+    for logger, level in _QUIET.items():
+        logging.getLogger(logger).setLevel(level)
 
 
 class AppriseAddress:
@@ -28,10 +39,9 @@ class AppriseAddress:
         Raises:
             InvalidValue: apprise knows no such address.
         """
-        for logger, level in _QUIET.items():
-            logging.getLogger(logger).setLevel(level)
+        _be_quiet()
         self._apprise = Apprise()
-        if not self._apprise.add(url):  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
+        if not self._apprise.add(url):  # pyright: ignore[reportUnknownMemberType]  (as above)
             message = f"{name} is no address that apprise knows"
             raise InvalidValue(message, hint="such as mailto://, slack:// or json://")
 

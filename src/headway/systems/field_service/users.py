@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, cast
 
-from apprise import Apprise
 from pydantic import AfterValidator, ConfigDict, Field
 from sqlalchemy import Select, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -15,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from headway.core.errors import InvalidValue
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
+from headway.server.alerts.apprise_address import is_known
 from headway.server.asking import PageAsked
 from headway.server.bodies.body import Several
 from headway.server.routes.router import router
@@ -39,7 +39,7 @@ def _channel(text: str) -> str:
     if way in PHONES:
         return f"{way}:{check_phone('it', rest)}"
     # What is wrong with it is not told: it may hold a password.
-    if Apprise.instantiate(text) is None:  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
+    if not is_known(text):
         message = "it is neither text:<phone>, call:<phone>, nor a URL that apprise knows"
         raise InvalidValue(message, hint="such as text:+14155550100 or mailto://…")
     return text

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from apprise import Apprise
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from headway.core.errors import InvalidValue
@@ -16,6 +15,7 @@ from headway.core.gates.hours import hours_spec
 from headway.core.zone import find_zone
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
+from headway.server.alerts.apprise_address import is_known
 from headway.server.asking import PageAsked
 from headway.server.bodies.body import Body, Several
 from headway.server.routes.router import router
@@ -75,7 +75,7 @@ def _phone(text: str) -> str:
 
 def _apprise(text: str) -> str:
     # The text is not repeated: it may hold a password.
-    if Apprise.instantiate(text) is None:  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
+    if not is_known(text):
         message = "it is not a URL that apprise knows"
         raise InvalidValue(message, hint="such as ntfy://example.org/topic")
     return text
