@@ -279,7 +279,7 @@ async def _queued(engines: Engines, http: httpx.AsyncClient) -> bool:
 async def _told(engines: Engines, http: httpx.AsyncClient, seen: _Seen) -> dict[int, Told]:
     found: dict[int, Told] = {}
     async for row in _rows(engines, http, ""):
-        found[seen.ids[row["id"]]] = Told(row["status"], row["reason"])
+        found[seen.ids[row["id"]]] = Told(row["status"], row["reason"], row["sent_at"])
     return found
 
 

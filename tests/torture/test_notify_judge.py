@@ -65,6 +65,17 @@ def test_each_fault_is_found(change: dict[str, Any], rule: str):
     assert rules(replace(FINE, **change)) == [rule]
 
 
+def test_a_message_that_was_begun_before_the_opt_out_may_be_on_its_way():
+    told = {1: SENT, 2: Told("SENT", "", DUE - 100)}
+    late = replace(FINE, told=told, arrivals=[came(1), came(2, 3_000)])
+    assert rules(replace(late, opted_out={("r2", "email"): DUE})) == []
+    begun = {1: SENT, 2: Told("SENT", "", DUE + 1_100)}
+    case = replace(late, told=begun, opted_out={("r2", "email"): DUE})
+    assert rules(case) == ["sent after opt-out"]
+    far = replace(late, arrivals=[came(1), came(2, 12_000)], opted_out={("r2", "email"): DUE})
+    assert rules(far) == ["sent after opt-out"]
+
+
 def test_within_a_second_of_an_opt_out_a_message_may_be_on_its_way():
     assert rules(replace(FINE, opted_out={("r2", "email"): DUE - 900})) == []
 
