@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import structlog
 
-from headway.cli.log_file import LogFile
 from headway.cli.logging import configure_logging
 from headway.cli.settings import Settings, load_settings
 from headway.core.errors import InvalidValue
+from headway.runtime.log_file import LogFile
 
 MANY = """
 import logging, sys
 from pathlib import Path
-from headway.cli.log_file import LogFile
+from headway.runtime.log_file import LogFile
 handler = LogFile(Path(sys.argv[1]), size=5_000, keep=50)
 logger = logging.getLogger("many")
 logger.addHandler(handler)

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.servers.process import ServiceMissing
+from tests.torture.automations import run_and_kill
 from tests.torture.calls import call_and_kill
 from tests.torture.checker import Violation
 from tests.torture.evidence import Evidence
@@ -36,6 +37,7 @@ CALLS_KILLS, QUICK_CALLS_KILLS = 200, 20
 NOTIFICATIONS, BURST, NOTIFY_S, NOTIFY_RATE = 100_000, 50_000, 600.0, 500
 QUICK_NOTIFICATIONS, QUICK_BURST, QUICK_NOTIFY_S = 400, 200, 16.0
 HISTORY_S, QUICK_HISTORY_S = 600.0, 20.0
+SESSIONS_S, QUICK_SESSIONS_S = 600.0, 30.0
 OPEN_S, PASSING = 60.0, 100_000
 MOST_GROWTH = 1.5
 """How many times as long a claim may take beside a snapshot that is held open."""
@@ -51,6 +53,7 @@ RIGS: dict[str, tuple[Kind, ...]] = {
     "snapshot": ("postgres",),
     "field": KINDS,
     "notifications": KINDS,
+    "automations": KINDS,
     "history": KINDS,
 }
 """What there is, and on which stores."""
@@ -117,7 +120,8 @@ def _arguments() -> argparse.Namespace:
         dest="seconds",
         metavar="SECONDS",
         help=f"of faults, {FAULTS_S:.0f} by default; of the open transaction, {OPEN_S:.0f}; "
-        f"of a history, {HISTORY_S:.0f}; of notifications, {NOTIFY_S:.0f}",
+        f"of a history, {HISTORY_S:.0f}; of notifications, {NOTIFY_S:.0f}; "
+        f"of automations, {SESSIONS_S:.0f}",
     )
     parser.add_argument("--burst", type=int, help=f"of notifications, {BURST} by default")
     parser.add_argument("--rate", type=int, help=f"of all providers, {NOTIFY_RATE} a second")
@@ -196,6 +200,11 @@ def _notifications(folder: Path, site: Site, seed: int, wanted: argparse.Namespa
     return notify_and_kill(folder, site, seed, size, _say)
 
 
+def _automations(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
+    seconds = wanted.seconds or (QUICK_SESSIONS_S if wanted.quick else SESSIONS_S)
+    return run_and_kill(folder, site, seed, seconds, _say)
+
+
 def _open(folder: Path, site: Site, seed: int, wanted: argparse.Namespace) -> Found:
     del seed
     seen = beside_open_send(site.own_url, stop(folder), wanted.seconds or OPEN_S)
@@ -241,6 +250,7 @@ _RUN: dict[str, Callable[[Path, Site, int, argparse.Namespace], Found]] = {
     "snapshot": _snapshot,
     "field": _field,
     "notifications": _notifications,
+    "automations": _automations,
     "history": _history,
 }
 

@@ -70,6 +70,15 @@ def test_history_with_every_event_breaks_no_promise(tmp_path: Path, store: str) 
     passes(tmp_path, "history", store, "--for", "10")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.parametrize("store", KINDS)
+def test_no_repository_has_two_sessions_and_no_process_stays_behind(
+    tmp_path: Path, store: str
+) -> None:
+    passes(tmp_path, "automations", store, "--quick")
+
+
 def passes(folder: Path, rig: str, store: str, *size: str) -> None:
     done = torture(folder, rig, "--store", store, *size)
     if "not run" in done.stdout:

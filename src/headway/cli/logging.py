@@ -15,9 +15,9 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from headway.cli.hidden import hide_secrets
-from headway.cli.log_file import LogFile
 from headway.cli.printable import printable
 from headway.cli.settings import Settings
+from headway.runtime.log_file import LogFile
 
 _FIRST_FIELD = re.compile(r" \w+=%\(")
 

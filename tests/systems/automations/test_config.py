@@ -101,11 +101,11 @@ def test_tables_of_an_entry_belong_to_it():
 
 def test_a_wrong_key_of_the_dispatcher_leaves_the_others_as_they_are():
     head = '[dispatcher]\nmax_concurrent = 5\nlog_level = "loud"\n'
-    config = parsed(f"{head}[dispatcher.notifications]\non_error = true\n\n{VALID}")
+    config = parsed(f"{head}[dispatcher.notification]\non_error = true\n\n{VALID}")
     assert (config.dispatcher.max_concurrent, config.dispatcher.log_level) == (5, "info")
     assert [(one.line, one.error.partition(";")[0].partition(":")[0]) for one in config.faults] == [
         (3, "log_level"),
-        (4, "there is no key 'notifications'"),
+        (4, "there is no key 'notification'"),
     ]
 
 

@@ -236,6 +236,16 @@ async def test_an_edited_schedule_does_not_fire_for_what_it_never_missed(tmp_pat
         assert view.last_fired is None or view.last_fired > view.first_seen_at
 
 
+async def test_an_edit_that_a_session_reads_first_is_applied_all_the_same(tmp_path, repository):
+    url = f"sqlite:///{tmp_path}/h.db"
+    good = entry("good", repository, schedule="at 09:00")
+    async with service(tmp_path, url, good) as one:
+        await one.row("good")
+        one.write(good, entry("new", repository))
+        one.rig.service.desks["automations"].dispatcher.read()
+        await one.ended("new")
+
+
 async def test_a_file_that_cannot_be_read_changes_nothing_that_runs(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     async with service(tmp_path, url, entry("a", repository)) as one:

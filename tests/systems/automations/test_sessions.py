@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from headway.systems.automations.session import End
 from headway.systems.automations.supervisor import Log
 from tests.systems.automations.sessions_rig import (
+    JOB,
     automation,
     commit,
     git,
@@ -220,7 +223,7 @@ async def test_a_mirror_that_is_broken_is_kept_aside_and_made_anew(tmp_path, rep
 async def test_a_repository_that_is_not_there_is_told_with_what_git_says(tmp_path):
     one = play(tmp_path, automation(tmp_path / "nothing", "true"))
     end = await one.end()
-    assert str(end) == "setup failed at git fetch (128)"
+    assert str(end).startswith("setup failed at git fetch (128): fatal: ")
     assert "does not appear to be a git repository" in one.log
 
 
@@ -231,3 +234,80 @@ def test_a_token_that_is_printed_is_masked_also_where_a_read_cuts_it_in_two(tmp_
     log.flush()
     text = (tmp_path / "log").read_text()
     assert text == "it is ***, from https://***@host/x\nlast ***"
+
+
+async def test_a_mirror_with_a_damaged_file_is_kept_aside_and_made_anew(tmp_path, repository):
+    entry = automation(repository, "cat hello.txt")
+    assert (await play(tmp_path, entry).end()).succeeded
+    (mirror,) = (tmp_path / "state" / "mirrors").glob("*.git")
+    blob = git(repository, "rev-parse", "HEAD:hello.txt").strip()
+    for pack in (mirror / "objects" / "pack").glob("*.pack"):
+        moved = pack.rename(tmp_path / pack.name)
+        unpack(mirror, moved)
+    file = mirror / "objects" / blob[:2] / blob[2:]
+    file.chmod(0o600)
+    file.write_bytes(b"damaged")
+    two = play(tmp_path, entry, run=2)
+    assert (await two.end()).succeeded, two.log
+    assert two.session.remade == ["mirror"]
+    assert "hello\n" in two.log
+
+
+async def test_a_worktree_that_is_in_the_way_is_kept_aside_and_made_anew(tmp_path, repository):
+    one = play(tmp_path, automation(repository, "cat hello.txt"))
+    left = one.places.work / f"{JOB}-1" / "repository"
+    left.mkdir(parents=True)
+    (left / "hello.txt").write_text("of another run\n")
+    assert (await one.end()).succeeded, one.log
+    assert one.session.remade == ["worktree"]
+    assert "another run" not in one.log
+    (kept,) = one.places.work.iterdir()
+    assert (kept / "repository" / "hello.txt").read_text() == "of another run\n"
+
+
+async def test_a_worktree_that_a_killed_supervisor_left_is_removed_and_a_live_one_is_not(
+    tmp_path, repository
+):
+    one = play(tmp_path, automation(repository, "true"))
+    long_ago = 1_000_000_000
+    for name in ("left", "live", "failed.kept"):
+        (one.places.work / name).mkdir()
+        os.utime(one.places.work / name, (long_ago, long_ago))
+    live = os.open(one.places.work / "live", os.O_RDONLY)
+    fcntl.flock(live, fcntl.LOCK_EX)
+    try:
+        assert (await one.end()).succeeded
+    finally:
+        os.close(live)
+    assert sorted(path.name for path in one.places.work.iterdir()) == ["failed.kept", "live"]
+
+
+@pytest.mark.parametrize(
+    ("url", "ref", "said", "permanent"),
+    [
+        ("{tmp}/nothing", None, "does not appear to be a git repository", True),
+        ("{tmp}/repository", "gone", "invalid reference: gone", True),
+        ("http://127.0.0.1:9/a/b", None, "Failed to connect", False),
+    ],
+)
+async def test_a_setup_says_what_git_said_and_whether_it_will_fail_again(
+    tmp_path, repository, url, ref, said, permanent
+):
+    more = {} if ref is None else {"ref": ref}
+    end = await play(tmp_path, automation(url.format(tmp=tmp_path), "true", **more)).end()
+    assert said in str(end)
+    assert end.permanent is permanent
+
+
+async def test_a_missing_git_is_named(tmp_path, repository, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    end = await play(tmp_path, automation(repository, "true")).end()
+    assert str(end) == (
+        "setup failed at git init: git is not installed, or not in the PATH of the service"
+    )
+    assert not end.permanent
+
+
+def unpack(mirror: Path, pack: Path) -> None:
+    with pack.open("rb") as packed:
+        subprocess.run(["git", "unpack-objects", "-q"], cwd=mirror, stdin=packed, check=True)

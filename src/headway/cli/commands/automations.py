@@ -26,9 +26,9 @@ from headway.runtime.timing import REAL
 from headway.stores import open_store
 
 with needs_extra("server"):
+    from headway.core.timetable.plan import make_plan
     from headway.systems.automations.dispatcher import LANE, Dispatcher
     from headway.systems.automations.places import read_places, read_settings
-    from headway.systems.automations.plan import make_plan
     from headway.systems.automations.reports import (
         concurrency,
         is_settled,
@@ -55,18 +55,35 @@ LINES = 200
 
 
 @command(app, default=True)
+@command(app, "list")
 def automations(session: Session, file: FileName = None) -> None:
     """Lists the entries of automations.toml with their next fire and their newest session.
 
     Entries that are not valid are shown with file and line; they disable only themselves.
     """
-    _list(session, file)
-
-
-@command(app, "list")
-def list_(session: Session, file: FileName = None) -> None:
-    """Lists the entries, as `headway automations` alone."""
-    _list(session, file)
+    dispatcher = _dispatcher(session, file)
+    rows = _with(session, dispatcher, lambda store: listing(store, dispatcher))
+    faults = [str(one) for one in dispatcher.faults]
+    if session.json:
+        session.terminal.document({"automations": rows, "errors": faults})
+        return
+    now = REAL.wall_at()
+    session.terminal.table(
+        ["AUTOMATION", "REPOSITORY", "SCHEDULE", "NEXT", "NEWEST", "WHY"],
+        [
+            (
+                one["id"],
+                one["repository"],
+                one["schedule"],
+                session.clock.around(one["next"], now) if one["enabled"] else "off",
+                one["status"] or "",
+                one["reason"],
+            )
+            for one in rows
+        ],
+        empty="the file has no valid entry",
+    )
+    _remark(session, faults)
 
 
 @command(app, "plan")
@@ -93,7 +110,7 @@ def plan(
         ["AUTOMATION", "PERIOD", "NEXT"],
         [
             (
-                one.automation_id,
+                one.name,
                 "none" if one.period_ms is None else format_duration(one.period_ms),
                 ", ".join(f"{session.clock.at(at)} (in {rough(at - now)})" for at in one.next),
             )
@@ -148,6 +165,8 @@ def dispatch(
             os.close(detached)
 
     result = event_loop.run(_dispatch(opened, dispatcher, tell))
+    if dispatcher.notices is not None:
+        dispatcher.notices.close()
     if detached is None:
         _tell_result(session, result)
 
@@ -287,9 +306,7 @@ def _dispatcher(session: Session, file: Path | None) -> Dispatcher:
     """
     settings = read_settings(session.settings.automations)
     dispatcher = Dispatcher(
-        file=file or settings.file,
-        places=read_places(settings.state_dir),
-        lease_ms=settings.lease,
+        file=file or settings.file, places=read_places(settings.state_dir), lease_ms=settings.lease
     )
     dispatcher.read()
     if dispatcher.unreadable is not None:
@@ -308,32 +325,6 @@ def _with(
     session: Session, dispatcher: Dispatcher, work: Callable[[Store], Awaitable[Result]]
 ) -> Result:
     return session.with_app(_app(session, dispatcher), work)
-
-
-def _list(session: Session, file: Path | None) -> None:
-    dispatcher = _dispatcher(session, file)
-    rows = _with(session, dispatcher, lambda store: listing(store, dispatcher))
-    faults = [str(one) for one in dispatcher.faults]
-    if session.json:
-        session.terminal.document({"automations": rows, "errors": faults})
-        return
-    now = REAL.wall_at()
-    session.terminal.table(
-        ["AUTOMATION", "REPOSITORY", "SCHEDULE", "NEXT", "NEWEST", "WHY"],
-        [
-            (
-                one["id"],
-                one["repository"],
-                one["schedule"],
-                session.clock.around(one["next"], now) if one["enabled"] else "off",
-                one["status"] or "",
-                one["reason"],
-            )
-            for one in rows
-        ],
-        empty="the file has no valid entry",
-    )
-    _remark(session, faults)
 
 
 def _remark(session: Session, faults: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from queue import Empty, Full, Queue
 
 from apprise import NotifyType
@@ -43,8 +44,13 @@ class AppriseSink:
         except Full:
             _log.warning("%s is too slow: an alert of %s is given up", self._place, alert.rule)
 
-    def close(self) -> None:
-        """Ends the thread after the alert that it sends now."""
+    def close(self, drain_s: float = 0) -> None:
+        """Ends the thread after what waits, if there is time, else after the current alert."""
+        if drain_s > 0:
+            with suppress(Full):
+                self._waiting.put_nowait(None)
+                self._thread.join(drain_s)
+                return
         while True:
             try:
                 self._waiting.get_nowait()

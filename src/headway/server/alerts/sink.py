@@ -18,8 +18,8 @@ class Sink(Protocol):
         """Takes an alert; returns at once, and never fails."""
         ...
 
-    def close(self) -> None:
-        """Takes no more; what it has taken is given up."""
+    def close(self, drain_s: float = 0) -> None:
+        """Takes no more; what is not sent after so many seconds is given up."""
         ...
 
 
@@ -41,5 +41,5 @@ class LogSink:
             healed=alert.healed,
         )
 
-    def close(self) -> None:
+    def close(self, drain_s: float = 0) -> None:
         """Nothing is left."""

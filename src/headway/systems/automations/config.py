@@ -10,10 +10,11 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from headway.contract.definitions import Overlap
 from headway.core.duration import UNITS_MS, parse_duration
@@ -79,6 +80,36 @@ class AutomationTable(_Table):
     max_output: int = Field(default=10_000_000, ge=1_000)
 
 
+class NotificationsTable(_Table):
+    """`[dispatcher] notifications`, as it is written."""
+
+    on_start: bool = False
+    on_complete: bool = False
+    on_error: bool = False
+    channels: tuple[str, ...] = Field(default=(), strict=False, repr=False)
+
+    @field_validator("channels")
+    @classmethod
+    def _check(cls, channels: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse a channel that apprise does not know; the message does not repeat it.
+
+        Raises:
+            ValueError: apprise does not know one, or is missing.
+        """
+        if not channels:
+            return channels
+        try:
+            from apprise import Apprise  # noqa: PLC0415  (only those who are notified need it)
+        except ModuleNotFoundError:
+            message = "channels needs the package apprise; pip install 'headway[alerts]'"
+            raise ValueError(message) from None
+        for number, url in enumerate(channels, start=1):
+            if not Apprise().add(url):  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
+                message = f"channel {number} is not a URL that apprise knows, such as mailto://…"
+                raise ValueError(message)
+        return channels
+
+
 class DispatcherTable(_Table):
     """`[dispatcher]`, as it is written."""
 
@@ -86,6 +117,7 @@ class DispatcherTable(_Table):
     max_concurrent: int = Field(default=3, ge=0)
     lock_timeout_hours: float = Field(default=4, gt=0, strict=False)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    notifications: NotificationsTable = NotificationsTable()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +142,11 @@ class Automation:
     def id(self) -> str:
         """Its name, unique in the file."""
         return self.table.id
+
+    @property
+    def digest(self) -> str:
+        """Another after any edit of the entry."""
+        return sha256(self.table.model_dump_json().encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

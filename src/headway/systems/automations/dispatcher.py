@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +44,7 @@ from headway.runtime.kind import Kind
 from headway.runtime.persist import PASSING, persist
 from headway.runtime.timing import REAL, Timing
 from headway.systems.automations.config import HOUR_MS, Automation, Config, Fault, read_config
+from headway.systems.automations.notices import Event, Notices
 from headway.systems.automations.places import Places, log, set_level, write_log
 from headway.systems.automations.session import End, Session, session_id
 
@@ -96,6 +97,8 @@ class Dispatcher:
         unreadable: why the file cannot be read at all now; the last one that could be holds.
         counts: of this process.
         sessions: that run here, by job.
+        notices: to people; None until the folders are there.
+        applied: whether the timetable follows the file as it was read last.
     """
 
     file: Path
@@ -107,36 +110,37 @@ class Dispatcher:
     counts: Counts = field(default_factory=Counts)
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     kind: Kind | None = None
+    notices: Notices | None = None
+    applied: bool = False
     _seen: object = None
 
     # -------------------------------------------------------------------------------- the file
 
-    def read(self) -> bool:
-        """Read the file, if it is another than before.
-
-        Returns:
-            Whether it is.
-        """
+    def read(self) -> None:
+        """Read the file, if it is another than before; the timetable follows with `sync`."""
         path = self.file
         with suppress(OSError):
             facts = path.stat()
             seen = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
             if seen == self._seen:
-                return False
+                return
             self._seen = seen
         try:
             self.config = read_config(path)
         except InvalidValue as error:
             self._seen = None
-            before, self.unreadable = self.unreadable, _fault(str(self.file), error)
+            fault = Fault(automation_id=None, file=str(path), line=1, error=error.message)
+            before, self.unreadable = self.unreadable, fault
             if before != self.unreadable:
                 log(logging.ERROR, "file not read", {"error": str(error)})
-            return False
+            return
         self.unreadable = None
+        self.applied = False
         set_level(self.config.dispatcher.log_level)
+        if self.notices is not None:
+            self.notices.use(self.config.dispatcher.notifications)
         for fault in self.config.faults:
-            log(logging.ERROR, "entry skipped", _told(fault))
-        return True
+            log(logging.ERROR, "entry skipped", asdict(fault))
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -201,10 +205,7 @@ class Dispatcher:
         assert self.kind is not None  # noqa: S101  (`declare` comes first)
         table = one.table
         job = self.kind.make(
-            automation=one.id,
-            repository=one.repository.key,
-            priority=table.priority,
-            job_id=job_id,
+            automation=one.id, repository=one.repository.key, priority=table.priority, job_id=job_id
         )
         needs: list[GateSpec | GateNeed] = list(self.gates(one))
         retry = Backoff(
@@ -221,34 +222,33 @@ class Dispatcher:
     async def sync(self, store: Store) -> None:
         """Bring the timetable in line with the file, and lay its next fires.
 
-        Entries that are switched off or not valid keep their place, and fire no more.
+        Entries that are switched off, not valid, or have failed for good keep their place, and
+        fire no more.
 
         Raises:
             StoreError: the store cannot do it now.
         """
-        known = {
-            one.spec.name: one
-            for one in await store.read(TimetableQuery())
-            if one.spec.name.startswith(ENTRY)
-        }
+        config = self.config
+        known = await entries_of(store)
+        if self.notices is not None:
+            self.notices.add_faults(self.faults)
         now = (await store.read(StatsQuery())).now
-        enabled = {ENTRY + one.id: one for one in self.enabled()}
+        failed = self.failed_for_good(known.values())
+        enabled = {one.id: one for one in self.enabled() if one.id not in failed}
         items: list[Item] = [DeclareGate(spec=spec) for spec in self.gates()]
         for name, one in enabled.items():
-            items += self._changes(name, one, known.get(name), now)
-        kept = {ENTRY + name for name in self.config.automations} | {
-            f"{ENTRY}{fault.automation_id}" for fault in self.config.faults
-        }
+            items += self._changes(one, known.get(name), now)
+        kept = self.config.automations.keys() | {one.automation_id for one in self.config.faults}
         for name in known.keys() - enabled.keys():
-            off = EnableEntry(name=name, enabled=False)
-            items.append(off if name in kept else RemoveEntry(name=name))
+            off = EnableEntry(name=ENTRY + name, enabled=False)
+            items.append(off if name in kept else RemoveEntry(name=ENTRY + name))
         for begin in range(0, len(items), MOST):
             await store.define(
                 DefineRequest(items=tuple(items[begin : begin + MOST]), author=AUTHOR)
             )
-        for view in await store.read(TimetableQuery()):
+        for name, view in (await entries_of(store)).items():
             # An interval that has never run is due at once.
-            new = view.spec.name in enabled and view.last_fired is None
+            new = name in enabled and view.last_fired is None
             if new and isinstance(view.spec.schedule, Every):
                 at = view.first_seen_at
                 await store.fire(
@@ -257,35 +257,65 @@ class Dispatcher:
                     )
                 )
         await TimetableChore(store, self.timing).lay()
+        # Sessions read the file as well, and may have done so meanwhile.
+        self.applied = self.config is config
 
-    def _changes(
-        self, name: str, one: Automation, known: EntryView | None, now: int
-    ) -> Iterable[Item]:
+    def _changes(self, one: Automation, known: EntryView | None, now: int) -> Iterable[Item]:
         spec = self.spec(one, known, now)
+        on = EnableEntry(name=spec.name, enabled=True)
         if one.window is not None:
             yield DeclareGate(spec=one.window)
         if known is not None and replace(known.spec, enabled=True) == spec:
             if not known.spec.enabled:
-                yield EnableEntry(name=name, enabled=True)
+                yield on
             return
         yield DeclareEntry(spec=spec)
         if known is not None:
             # What the new schedule would have fired before it was written is not missed.
-            yield EnableEntry(name=name, enabled=False)
-            yield EnableEntry(name=name, enabled=True)
+            yield from (replace(on, enabled=False), on)
+
+    def failed_for_good(self, entries: Iterable[EntryView]) -> dict[str, str]:
+        """Return the entries that are skipped until they are edited, each with the reason."""
+        found: dict[str, str] = {}
+        for view in entries:
+            one = self.config.automations.get(view.spec.name.removeprefix(ENTRY))
+            told = json.loads(view.spec.job.args)
+            if one is not None and told.get("failed") == one.digest:
+                found[one.id] = told["why"]
+        return found
+
+    async def _judge(self, store: Store, one: Automation, end: End) -> None:
+        """Skip an entry that has failed for good; fire one again that has succeeded after all.
+
+        Raises:
+            StoreError: the store cannot do it now; the entry fires as before.
+        """
+        if not (end.permanent or end.succeeded):
+            return
+        known = (await entries_of(store)).get(one.id)
+        if known is None or end.permanent is bool(self.failed_for_good([known])):
+            return
+        spec = self.spec(one, known, 0)
+        if end.permanent:
+            marked = {**json.loads(spec.job.args), "failed": one.digest, "why": str(end)}
+            spec = replace(spec, job=replace(spec.job, args=json.dumps(marked).encode()))
+        on = EnableEntry(name=spec.name, enabled=True)
+        off = replace(on, enabled=False)
+        items: tuple[Item, ...] = (DeclareEntry(spec=spec), off, *([] if end.permanent else [on]))
+        await store.define(DefineRequest(items=items, author=AUTHOR))
 
     async def watch(self, store: Store, each_s: float) -> None:
         """Apply edits of the file until cancelled."""
-        due = True
         while True:
-            due = self.read() or due
-            if due:
+            self.read()
+            if self.unreadable and self.notices is not None:
+                self.notices.add_faults(self.faults)
+            if not self.applied:
                 try:
                     await self.sync(store)
                 except PASSING as error:
                     log(logging.WARNING, "edits wait for the store", {"error": str(error)})
                 else:
-                    due = False
                     log(logging.INFO, "file applied", {"automations": len(self.config.automations)})
             await self.timing.pause(each_s)
 
@@ -297,6 +327,10 @@ class Dispatcher:
         """
         self.places.make()
         write_log(self.places)
+        if self.notices is None:
+            memory = self.places.root / "faults.json"
+            self.notices = Notices(timing=self.timing, memory=memory)
+            self.notices.use(self.config.dispatcher.notifications)
         self.read()
 
     # -------------------------------------------------------------------------------- sessions
@@ -333,8 +367,10 @@ class Dispatcher:
             del self.sessions[job.id]
         if job.stop == "cancel" and end.reason == "stopped":
             end = replace(end, reason="cancelled")
-        self._ended(session, end)
         await self._settle(store, job, session, end)
+        with suppress(StoreError):
+            await self._judge(store, one, end)
+        self._ended(session, end)
 
     def _lease_until(self) -> float:
         # A sixth less than the store is told, so that all processes are gone before another run.
@@ -374,7 +410,7 @@ class Dispatcher:
 
     async def _settle(self, store: Store, job: Job, session: Session, end: End) -> None:
         final = Decided.SUCCEEDED if end.succeeded else Decided.RETRY
-        if end.reason in {"cancelled", "stopped", "lost"}:
+        if end.reason in {"cancelled", "stopped", "lost"} or end.permanent:
             final = Decided.DEAD
         body = {"session_id": session.id, **{name: getattr(end, name) for name in End.__slots__}}
         signal = Signal(
@@ -402,22 +438,32 @@ class Dispatcher:
             counts.dispatches += 1
             counts.last_due_at, counts.last_started = due_at, 0
         counts.last_started += 1
-        log(
-            logging.INFO,
-            "session started",
-            {"session_id": session.id, "repository": session.automation.repository.key},
-        )
+        facts = {"session_id": session.id, "repository": session.automation.repository.key}
+        log(logging.INFO, "session started", facts)
+        self._notify("start", session, f"started in {session.automation.repository.key}")
 
     def _ended(self, session: Session, end: End) -> None:
         self.counts.remade += len(session.remade)
         for what in session.remade:
             log(logging.WARNING, "remade", {"session_id": session.id, "what": what})
+            self._notify("recovery", session, f"the {what} was broken; it was kept, and remade")
         facts = {"session_id": session.id, "end": str(end)}
         if end.succeeded:
             log(logging.INFO, "session succeeded", facts)
+            self._notify("complete", session, "succeeded")
             return
         self.counts.errors += 1
         log(logging.ERROR, "session failed", facts)
+        if end.reason == "setup":
+            until = "; skipped until its entry is edited" if end.permanent else ""
+            self._notify("spawn_failure", session, f"{end}{until}")
+        elif end.reason != "cancelled":
+            self._notify("error", session, f"failed: {end}")
+
+    def _notify(self, event: Event, session: Session, text: str) -> None:
+        if self.notices is not None:
+            name = session.automation.id
+            self.notices.add(event, text, automation_id=name, session_id=session.id)
 
     async def run_now(self, store: Store, automation: str) -> str:
         """Make one session due now, whatever the schedule; its gates hold all the same.
@@ -451,10 +497,9 @@ class Dispatcher:
         raise InvalidValue(message, hint=hint)
 
 
-def _fault(path: str, error: InvalidValue) -> Fault:
-    return Fault(automation_id=None, file=path, line=1, error=error.message)
-
-
-def _told(fault: Fault) -> dict[str, object]:
-    facts = {"automation_id": fault.automation_id, "file": fault.file, "line": fault.line}
-    return {**facts, "error": fault.error}
+async def entries_of(store: Store) -> dict[str, EntryView]:
+    """Return the entries of the timetable that stand for entries of a file, by their ids."""
+    found = await store.read(TimetableQuery())
+    return {
+        one.spec.name.removeprefix(ENTRY): one for one in found if one.spec.name.startswith(ENTRY)
+    }

@@ -8,14 +8,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from io import TextIOWrapper
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headway.core.errors import InvalidValue
+from headway.runtime.log_file import LogFile
 from headway.systems.automations.config import Span
 
 PRIVATE = 0o700
@@ -121,13 +120,6 @@ def read_places(state_dir: Path | None) -> Places:
     return Places(root=Path(base) / "headway" / "automations")
 
 
-class _PrivateFile(RotatingFileHandler):
-    def _open(self) -> TextIOWrapper:
-        stream = open(self.baseFilename, "a", encoding="utf-8", opener=_private)  # noqa: SIM115  (the handler closes it)
-        os.fchmod(stream.fileno(), 0o600)
-        return stream
-
-
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -140,13 +132,13 @@ class _JsonLines(logging.Formatter):
 
 def write_log(places: Places) -> None:
     """Write what the system logs to `dispatcher.log`, too."""
-    path = str(places.logs / "dispatcher.log")
-    for old in [one for one in _log.handlers if isinstance(one, _PrivateFile)]:
-        if old.baseFilename == path:
+    path = places.logs / "dispatcher.log"
+    for old in [one for one in _log.handlers if isinstance(one, LogFile)]:
+        if old.baseFilename == str(path):
             return
         _log.removeHandler(old)
         old.close()
-    handler = _PrivateFile(path, maxBytes=LOG_SIZE, backupCount=LOG_KEEP, encoding="utf-8")
+    handler = LogFile(path, size=LOG_SIZE, keep=LOG_KEEP)
     handler.setFormatter(_JsonLines())
     _log.addHandler(handler)
 
@@ -154,7 +146,3 @@ def write_log(places: Places) -> None:
 def set_level(level: Literal["debug", "info", "warning", "error"]) -> None:
     """Log from this level on."""
     _log.setLevel(level.upper())
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)

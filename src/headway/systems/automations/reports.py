@@ -11,27 +11,25 @@ from headway.contract.definitions import DefineRequest, ResetGate, SetGate
 from headway.contract.operate import Acted, ActRequest, Verb
 from headway.contract.store import Store
 from headway.contract.views import (
-    EntryView,
     GatesQuery,
     JobQuery,
     JobsQuery,
     JobView,
     StatsQuery,
-    TimetableQuery,
 )
 from headway.core.errors import InvalidValue, StoreError, UnknownJob
 from headway.core.state import State
+from headway.core.timetable.plan import make_plan, next_fire
 from headway.core.timetable.text import format_schedule
 from headway.systems.automations.dispatcher import (
-    ENTRY,
     LANE,
     LIMIT,
     LIVE,
     MOST,
     QUEUED,
     Dispatcher,
+    entries_of,
 )
-from headway.systems.automations.plan import make_plan, next_fire
 from headway.systems.automations.repository import read_repository
 from headway.systems.automations.session import session_id
 
@@ -96,19 +94,15 @@ class Lock:
     job: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Marker:
-    """Where a dispatch began: what is later than this is its doing."""
-
-    at: int
-    folded: Mapping[str, int]
+Marker = tuple[int, Mapping[str, int]]
+"""Where a dispatch began, ms UTC, and how many fires of each entry had folded: what is later, or
+more, is its doing."""
 
 
 async def mark(store: Store) -> Marker:
     """Mark the beginning of a dispatch."""
-    entries = await store.read(TimetableQuery())
-    folded = {one.spec.name: one.folded for one in entries}
-    return Marker(at=(await store.read(StatsQuery())).now, folded=folded)
+    folded = {name: one.folded for name, one in (await entries_of(store)).items()}
+    return (await store.read(StatsQuery())).now, folded
 
 
 async def is_settled(store: Store) -> bool:
@@ -145,7 +139,7 @@ async def survey(store: Store, dispatcher: Dispatcher, begun: Marker) -> Dispatc
     full = limit["max"] is not None and limit["used"] >= limit["max"]
     for job in await _jobs(store, BEGUN, newest=True, runs=True):
         name = _args(job).get("automation", "")
-        started = bool(job.runs) and job.runs[-1].claimed_at >= begun.at
+        started = bool(job.runs) and job.runs[-1].claimed_at >= begun[0]
         if started:
             seen.add(name)
             setup = job.state is State.DEAD and job.reason.startswith("setup failed")
@@ -156,11 +150,12 @@ async def survey(store: Store, dispatcher: Dispatcher, begun: Marker) -> Dispatc
             seen.add(name)
             result.locked += job.state is State.PARKED
             result.concurrency_limit += job.state is State.WAITING
-    enabled = {one.id for one in dispatcher.enabled()}
-    for entry in await store.read(TimetableQuery()):
-        name = entry.spec.name.removeprefix(ENTRY)
-        grew = entry.folded > begun.folded.get(entry.spec.name, 0)
-        if grew and name in enabled - seen:
+    entries = await entries_of(store)
+    failed = dispatcher.failed_for_good(entries.values())
+    result.errors += [_skipped(name, why) for name, why in failed.items()]
+    enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
+    for name, entry in entries.items():
+        if entry.folded > begun[1].get(name, 0) and name in enabled - seen:
             seen.add(name)
             result.locked += 1
     result.disabled = len(dispatcher.config.automations) - len(enabled)
@@ -246,12 +241,13 @@ async def set_concurrency(store: Store, most: int | None, *, author: str) -> dic
 
 async def listing(store: Store, dispatcher: Dispatcher) -> list[dict[str, Any]]:
     """List the entries of the file, with their next fire and their newest session."""
-    entries = await _entries(store)
+    entries = await entries_of(store)
     now = (await store.read(StatsQuery())).now
     newest: dict[str, JobView] = {}
     for job in await _jobs(store, BEGUN, newest=True, runs=True):
         newest.setdefault(_args(job).get("automation", ""), job)
-    enabled = {one.id for one in dispatcher.enabled()}
+    failed = dispatcher.failed_for_good(entries.values())
+    enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
     rows: list[dict[str, Any]] = []
     for one in dispatcher.config.automations.values():
         entry, job = entries.get(one.id), newest.get(one.id)
@@ -265,8 +261,8 @@ async def listing(store: Store, dispatcher: Dispatcher) -> list[dict[str, Any]]:
                 "next": next_fire([schedule], now) if one.id in enabled else None,
                 "folded": entry.folded if entry else 0,
                 "session_id": session_id(one.id, job.id) if job else None,
-                "status": status(job) if job else None,
-                "reason": job.reason if job else "",
+                "status": "skipped" if one.id in failed else status(job) if job else None,
+                "reason": failed.get(one.id) or (job.reason if job else ""),
             }
         )
     return rows
@@ -274,25 +270,20 @@ async def listing(store: Store, dispatcher: Dispatcher) -> list[dict[str, Any]]:
 
 def status(job: JobView) -> str:
     """Say where a session stands, in one word."""
-    match job.state:
-        case State.PARKED:
-            return "locked"
-        case State.WAITING | State.SCHEDULED:
-            return "waiting"
-        case State.RUNNING | State.AWAITING:
-            return "running"
-        case State.SUCCEEDED:
-            return "succeeded"
-        case State.DEAD:
-            return "failed"
-        case State.CANCELLED:
-            return "cancelled"
+    words = {
+        State.PARKED: "locked",
+        State.SCHEDULED: "waiting",
+        State.AWAITING: "running",
+        State.DEAD: "failed",
+    }
+    return words.get(job.state, job.state.value)
 
 
 async def health(store: Store, dispatcher: Dispatcher, uptime_ms: int) -> dict[str, Any]:
     """Tell how the dispatcher is.
 
-    `degraded`: an entry is not valid, a fire is late by a tick, or something had to be made anew.
+    `degraded`: an entry is not valid or has failed for good, a fire is late by a tick, or something
+    had to be made anew.
     `unhealthy`: the store is out of reach, or for three ticks nothing was fired that was due.
     """
     counts = dispatcher.counts
@@ -306,18 +297,20 @@ async def health(store: Store, dispatcher: Dispatcher, uptime_ms: int) -> dict[s
     }
     try:
         async with dispatcher.timing.limit(5):
-            entries = [one for one in (await _entries(store)).values() if one.spec.enabled]
+            known = (await entries_of(store)).values()
             now = (await store.read(StatsQuery())).now
             usage, held = await concurrency(store), await locks(store)
             due = await _jobs(store, (State.SCHEDULED,))
     except (StoreError, TimeoutError):
         return told
+    entries = [one for one in known if one.spec.enabled]
     schedules = {one.spec.name: one.spec.schedule for one in entries}
     tick = make_plan(schedules, now, fires=0).tick_ms
     # What waits for a lock or a place is not late; what was never let out of the timetable is.
     late_ms = max([now - one.due_at for one in due if not one.run] or [0])
     late_ms = max([late_ms, *(now - one.ahead_until for one in entries if one.ahead_until)])
-    broken = bool(dispatcher.faults) or counts.remade > 0 or late_ms > tick
+    wrong = bool(dispatcher.faults or dispatcher.failed_for_good(known))
+    broken = wrong or counts.remade > 0 or late_ms > tick
     found: Health = "unhealthy" if late_ms > 3 * tick else "degraded" if broken else "healthy"
     return told | {
         "status": found,
@@ -334,9 +327,10 @@ async def metrics(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
         StoreError: the store cannot tell now.
     """
     counts, usage = dispatcher.counts, await concurrency(store)
-    entries = await _entries(store)
+    entries = await entries_of(store)
     queued = await _jobs(store, QUEUED)
-    enabled = len(dispatcher.enabled())
+    failed = dispatcher.failed_for_good(entries.values())
+    enabled = len({one.id for one in dispatcher.enabled()} - failed.keys())
     result = DispatchResult(
         dispatched=counts.last_started,
         locked=sum(one.state is State.PARKED for one in queued),
@@ -346,6 +340,7 @@ async def metrics(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
             {"automation_id": one.automation_id, "error": str(one)} for one in dispatcher.faults
         ],
     )
+    result.errors += [_skipped(name, why) for name, why in failed.items()]
     result.not_due = max(enabled - result.dispatched - len(queued), 0)
     held = await locks(store)
     free = None if usage["max"] is None else max(usage["max"] - usage["used"], 0)
@@ -382,11 +377,8 @@ async def session_of(store: Store, given: str) -> tuple[str, JobView | None]:
     raise UnknownJob(message, hint="headway automations list")
 
 
-async def _entries(store: Store) -> dict[str, EntryView]:
-    found = await store.read(TimetableQuery())
-    return {
-        one.spec.name.removeprefix(ENTRY): one for one in found if one.spec.name.startswith(ENTRY)
-    }
+def _skipped(name: str, why: str) -> dict[str, str | None]:
+    return {"automation_id": name, "error": f"skipped until its entry is edited: {why}"}
 
 
 async def _jobs(

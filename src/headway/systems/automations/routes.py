@@ -20,6 +20,7 @@ from headway.server.replies.schema import reply, reply_model
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
 from headway.systems.automations.dispatcher import NAME, Dispatcher
+from headway.systems.automations.notices import Notice
 from headway.systems.automations.reports import (
     Health,
     Lock,
@@ -84,6 +85,9 @@ USAGE = reply(
 )
 LISTED = reply("Automations", "The file.", automations=(list[dict[str, Any]], "In its order."))
 LOCKS = reply("Locks", "Locks.", locks=(list[reply_model(Lock)], "The longest held first."))
+NOTICES = reply(
+    "Notices", "Notices.", notices=(list[reply_model(Notice)], "The last 100, the newest first.")
+)
 STARTED = reply("Started", "A session.", session_id=(str, "Its id."), job=(str, "Its job."))
 
 
@@ -179,6 +183,19 @@ async def metrics_route(service: TheService, caller: Observer) -> Response:
     """What the dispatcher has done; for Prometheus the same is in /metrics."""
     caller.every_tenant()
     return answer(await metrics(service.store, _dispatcher(service)))
+
+
+@ROUTES.get(
+    "/notices",
+    operation_id="automation_notices",
+    summary="What people were told of entries and sessions",
+    response_model=NOTICES,
+)
+async def notices_route(service: TheService, caller: Observer) -> Response:
+    """The last notices of this server since it started, the newest first."""
+    caller.every_tenant()
+    notices = _dispatcher(service).notices
+    return answer({"notices": [record(one) for one in (notices.recent if notices else ())]})
 
 
 @ROUTES.get(

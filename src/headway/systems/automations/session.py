@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -32,6 +34,17 @@ LOGS_KEPT = 100
 LAST_WORDS_S = 1.0
 """How long a supervisor may take to say that its session is gone."""
 MARK = "HEADWAY_SESSION_ID"
+ASIDE_KEPT = 10
+"""Broken mirrors, broken worktrees and those of failed sessions that are kept, the newest ones."""
+ABANDONED_S = 3600
+"""A worktree that no supervisor has locked for so long was left by one that was killed."""
+PERMANENT = re.compile(
+    r"does not appear to be a git repository|repository '.*' not found|repository not found"
+    r"|authentication failed|could not read (?:username|password)|permission denied"
+    r"|host key verification failed|invalid reference: |pathspec '.*' did not match",
+    re.IGNORECASE,
+)
+"""What `git` says of a repository, a ref or rights that are not there."""
 
 Renew = Callable[[Mapping[str, object]], Awaitable[float | None]]
 """Renews the lease, given what is known of the session; until when, on the clock of
@@ -48,6 +61,7 @@ class End:
         status: of the command, if that ended by itself.
         signal: that ended the command.
         step: at which it ended.
+        error: of a setup: what `git` or the system said.
         bytes: that it printed.
         truncated: whether not all of that is in the log.
     """
@@ -56,6 +70,7 @@ class End:
     status: int | None = None
     signal: int | None = None
     step: str = ""
+    error: str = ""
     bytes: int = 0
     truncated: bool = False
 
@@ -64,10 +79,16 @@ class End:
         """Whether the command ended by itself with status 0."""
         return self.reason == "exit" and self.status == 0
 
+    @property
+    def permanent(self) -> bool:
+        """Whether it fails again until somebody changes the entry, or what it names."""
+        return self.reason == "setup" and PERMANENT.search(self.error) is not None
+
     def __str__(self) -> str:
         """In a few words."""
         if self.reason == "setup":
-            return f"setup failed at {self.step}" + (f" ({self.status})" if self.status else "")
+            said = f"setup failed at {self.step}" + (f" ({self.status})" if self.status else "")
+            return f"{said}: {self.error}" if self.error else said
         if self.reason != "exit":
             return self.reason
         return f"signal {self.signal}" if self.signal else f"status {self.status}"
@@ -214,7 +235,8 @@ class Session:
             "ref": table.ref,
             "command": table.command,
             "env": given,
-            "git_env": _environment((*GIT_PASSED, *table.pass_env)) | {MARK: self.id},
+            "git_env": _environment((*GIT_PASSED, *table.pass_env))
+            | {MARK: self.id, "LC_ALL": "C"},
             "artifacts": table.artifacts,
             "artifacts_to": str(artifacts),
             "keep_worktree": table.keep_worktree,
@@ -259,8 +281,29 @@ def _prune(session: Session, places: Places) -> None:
             old.unlink()
         folder = places.artifacts / table.id
         kept = _newest_first(folder.iterdir() if folder.exists() else ())
-        for old in kept[table.keep_artifacts :]:
+        old_ones = kept[table.keep_artifacts :] + [
+            old
+            for pattern in ("mirrors/*.broken-*", "work/*.broken-*", "work/*.kept")
+            for old in _newest_first(places.root.glob(pattern))[ASIDE_KEPT:]
+        ]
+        # The last line of the run log has just been written.
+        now_s = places.log(session.id).stat().st_mtime
+        old_ones += [one for one in places.work.iterdir() if _is_abandoned(one, now_s)]
+        for old in old_ones:
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_abandoned(work: Path, now_s: float) -> bool:
+    if work.suffix or now_s - work.stat().st_mtime < ABANDONED_S:
+        return False
+    folder = os.open(work, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(folder)
+    return True
 
 
 def _newest_first(paths: Iterable[Path]) -> list[Path]:

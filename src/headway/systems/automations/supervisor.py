@@ -11,8 +11,8 @@ On standard input it is given one JSON line that says what to do (`Spec`), then 
 
 On standard output it says, one JSON line each: `{"event": "started", "pid"}`,
 `{"event": "remade", "what", "kept"}`, and at the end
-`{"event": "ended", "reason", "status", "signal", "step", "bytes", "truncated"}`. The reasons are
-`exit`, `timeout`, `lease`, `gone` (its owner), `setup`, and those of `stop`.
+`{"event": "ended", "reason", "status", "signal", "step", "error", "bytes", "truncated"}`. The
+reasons are `exit`, `timeout`, `lease`, `gone` (its owner), `setup`, and those of `stop`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from typing import Any, NoReturn
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LONGEST_LINE = 64_000
+LONGEST_ERROR = 500
 SETUP_REASON = "setup"
 _IN_URL = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/'\"<>]*@")
 
@@ -69,6 +70,7 @@ class Log:
         self._secrets = [one.encode() for one in secrets]
         self._left = most
         self._partial = b""
+        self.last = b""
         self.bytes = 0
         self.truncated = False
 
@@ -98,6 +100,7 @@ class Log:
         if not data or self.truncated:
             return
         data = self._clean(data)
+        self.last = (self.last + data)[-LONGEST_ERROR:]
         os.write(self._file, data[: self._left])
         self._left -= len(data)
         if self._left < 0:
@@ -138,6 +141,7 @@ class Supervisor:
             The event `ended`.
         """
         status: int | None = None
+        error = ""
         try:
             try:
                 status = self._whole()
@@ -147,9 +151,14 @@ class Supervisor:
                 kill_all()
         except Ended as ending:
             reason = ending.reason
-        except OSError as error:
-            self.log.note(f"{self.step}: {error.strerror}: {error.filename or ''}")
+        except OSError as failure:
+            error = f"{failure.filename or ''}: {failure.strerror}"
+            if failure.filename == "git":
+                error = "git is not installed, or not in the PATH of the service"
+            self.log.note(f"{self.step}: {error}")
             reason = SETUP_REASON
+        if reason == SETUP_REASON and not error:
+            error = "; ".join(self.log.last.decode(errors="replace").split("\n")).strip("; ")
         self._keep(failed=reason != "exit" or bool(status))
         self.log.note(f"ended: {reason}" + ("" if status is None else f", status {status}"))
         return {
@@ -158,13 +167,19 @@ class Supervisor:
             "status": status if status is not None and status >= 0 else None,
             "signal": -status if status is not None and status < 0 else None,
             "step": self.step,
+            "error": error,
             "bytes": self.log.bytes,
             "truncated": self.log.truncated,
         }
 
     def _whole(self) -> int:
         spec = self.spec
-        os.makedirs(spec["work"], mode=0o700, exist_ok=True)
+        if os.path.lexists(spec["work"]):
+            # Of the same run of a store that was restored, or of another store.
+            self._set_aside("worktree", spec["work"])
+        os.makedirs(spec["work"], mode=0o700)
+        # Held to the end: a folder that nobody has locked was left by a supervisor that was killed.
+        _flock(os.open(spec["work"], os.O_RDONLY | os.O_CLOEXEC))
         folder = os.path.join(spec["work"], "repository")
         lock = os.open(spec["mirror"] + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.step = "the lock of the mirror"
@@ -219,7 +234,7 @@ class Supervisor:
         return self._git("-C", folder, "checkout", "--quiet", *([ref, "--"] if ref else []))
 
     def _git(self, *arguments: str, into: bytearray | None = None) -> int:
-        self.step = f"git {arguments[2 if arguments[0] == '-C' else 0]}"
+        self.step, self.log.last = f"git {arguments[2 if arguments[0] == '-C' else 0]}", b""
         # The URL is neither an argument, which others can see, nor kept in the mirror.
         given = {
             "GIT_CONFIG_COUNT": "1",
@@ -246,15 +261,19 @@ class Supervisor:
         mirror = self.spec["mirror"]
         if not os.path.exists(mirror):
             return
-        step = self.step
-        if self._git(
-            "-C", mirror, "fsck", "--connectivity-only", "--no-dangling", into=bytearray()
-        ):
-            kept = f"{mirror}.broken-{os.getpid()}"
-            os.rename(mirror, kept)
-            self.log.note(f"the mirror was broken: kept at {kept}, and made anew")
-            say({"event": "remade", "what": "mirror", "kept": kept})
-        self.step = step
+        step, last = self.step, self.log.last
+        # Only a full check reads the contents of files, as a checkout does.
+        quick = [] if step == "git checkout" else ["--connectivity-only"]
+        if self._git("-C", mirror, "fsck", "--no-dangling", *quick, into=bytearray()):
+            self._set_aside("mirror", mirror)
+        self.step, self.log.last = step, last
+
+    def _set_aside(self, what: str, path: str) -> None:
+        """Keep something broken beside what is made in its place, for whoever wants to look."""
+        kept = f"{path}.broken-{os.getpid()}"
+        os.rename(path, kept)
+        self.log.note(f"the {what} was broken: kept at {kept}, and made anew")
+        say({"event": "remade", "what": what, "kept": kept})
 
     def _keep(self, *, failed: bool) -> None:
         """Keep the artefacts, and the work folder if the entry says so."""
@@ -265,7 +284,9 @@ class Supervisor:
             for pattern in patterns:
                 for found in glob.glob(pattern, root_dir=folder, recursive=True):
                     _copy(folder, found, spec["artifacts_to"])
-            if spec["keep_worktree"] != "failed" or not failed:
+            if spec["keep_worktree"] == "failed" and failed:
+                os.rename(spec["work"], f"{spec['work']}.kept")
+            else:
                 shutil.rmtree(spec["work"], ignore_errors=True)
         except OSError as error:
             self.log.note(f"artefacts: {error}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.core.timetable.plan import make_plan, next_fire
 from headway.core.timetable.schedule import At, Cron, Every
-from headway.systems.automations.plan import make_plan, next_fire
 
 NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 HOUR = 3_600_000

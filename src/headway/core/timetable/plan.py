@@ -22,13 +22,13 @@ class EntryPlan:
     """When one entry fires.
 
     Attributes:
-        automation_id: whose.
+        name: whose.
         period_ms: its constant period; None if it has none.
         offsets_ms: where in each period it fires, counted from 1970 UTC.
         next: its next fires, ms UTC.
     """
 
-    automation_id: str
+    name: str
     period_ms: int | None
     offsets_ms: tuple[int, ...]
     next: tuple[int, ...]
@@ -91,7 +91,7 @@ def make_plan(schedules: Mapping[str, Schedule], now: int, *, fires: int = 5) ->
     return Plan(
         entries=tuple(
             EntryPlan(
-                automation_id=name,
+                name=name,
                 period_ms=found.period_ms if found else None,
                 offsets_ms=found.offsets_ms if found else (),
                 next=tuple(next_fires(schedules[name], now, fires)),
