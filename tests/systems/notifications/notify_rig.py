@@ -161,13 +161,15 @@ class NotifyRig:
 
 
 @asynccontextmanager
-async def notifying(
+async def notifying(  # noqa: PLR0913  (what a test may want otherwise)
     tmp_path: Path,
     url: str = "memory://",
     *,
     work: bool = True,
     directory: str = "",
     tokens: bool = False,
+    telephony: dict[str, Any] | None = None,
+    hooks: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[NotifyRig]:
     """The system whole, until the block ends.
@@ -178,11 +180,13 @@ async def notifying(
         work: whether a worker runs.
         directory: its URL; a file of SQLite if not given.
         tokens: whether the server asks for them.
+        telephony: the table of the settings.
+        hooks: the same.
         settings: of [notifications].
     """
     parts = Parts(
         directory=Directory(directory or f"sqlite:///{tmp_path}/directory.db"),
-        exchange=read_exchange({}),
+        exchange=read_exchange(telephony or {}),
     )
     boxes = {channel: Box() for channel in Channel}
     system = make(settings, parts, boxes)
@@ -190,7 +194,9 @@ async def notifying(
     system.declare(app)
     async with app, AsyncExitStack() as stack:
         stack.push_async_callback(parts.close)
-        rig = await stack.enter_async_context(serving(app=app, systems=[system], tokens=tokens))
+        rig = await stack.enter_async_context(
+            serving(app=app, systems=[system], tokens=tokens, hooks=hooks or {})
+        )
         await parts.open(rig.url)
         who = Role.ADMIN if tokens else None
         notify = NotifyRig(rig=rig, system=system, app=app, boxes=boxes, who=who)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from bench.dedupe.__main__ import bloom, exact, keys
 from headway.core.errors import StoreUnavailable
 from headway.systems.notifications import intake
 from headway.systems.notifications.intake import HIGH, LOW, NORMAL, URGENT
@@ -158,6 +159,15 @@ async def test_keys_that_are_over_are_removed_by_those_that_come(
             assert (await notify.call("POST", "/notifications", many)).status_code < 300
             assert await dedupe_count(notify) <= 80
         assert await dedupe_count(notify) == 40
+
+
+async def test_dedupe_drops_none_of_the_distinct_and_finds_each_double(tmp_path: Path):
+    asked = keys(2_000, 20)
+    dropped, size = await exact(asked, str(tmp_path))
+    assert dropped == 20
+    # A Bloom filter of a usual size drops some; one as large as the table does not.
+    assert bloom(asked, 2_000, 2_000) > 20
+    assert bloom(asked, size, 2_000) == 20
 
 
 async def test_a_key_whose_notification_was_never_stored_loses_nothing(

@@ -395,6 +395,23 @@ async def test_urgent_ones_are_sent_first_of_what_waits(tmp_path: Path):
         assert [got.id for got in notify.email.got] == order[::-1]
 
 
+async def test_a_channels_rate_is_never_exceeded_and_holds_up_no_other(tmp_path: Path):
+    async with notifying(tmp_path, channels={"sms": {"rate": 2, "per": "1h"}}) as notify:
+        await notify.ada()
+        three = [await notify.send(channel="sms") for _ in range(3)]
+        for one in three[:2]:
+            await notify.becomes(one, "SENT")
+        await notify.becomes(await notify.send(), "SENT")
+
+        async def waits_there() -> bool:
+            why = await notify.ok("GET", f"/v1/jobs/{three[2]}/why")
+            return "notify.sms.rate" in why["sentence"]
+
+        await notify.until(waits_there)
+        assert (await notify.get(three[2]))["status"] == "QUEUED"
+        assert len(notify.sms.got) == 2
+
+
 async def test_a_stop_by_sms_is_an_opt_out_of_the_channel(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()

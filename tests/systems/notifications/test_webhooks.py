@@ -1,0 +1,107 @@
+"""Webhooks of Twilio and SendGrid at the system's own routes: verified, applied once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twilio.request_validator import RequestValidator
+
+from headway.runtime.timing import REAL
+from headway.systems.notifications.senders.sender import Accepted
+from tests.server.hooks.outside import post
+from tests.server.hooks.senders import Mailer
+from tests.server.problems import problem
+from tests.systems.notifications.notify_rig import NotifyRig, notifying
+from tests.systems.telephony.accounts import ACCOUNT, FROM, MESSAGE, TO, TOKEN
+
+# Of apprise's own imports.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
+
+TWILIO = {"twilio": {"account_sid": ACCOUNT, "auth_token": TOKEN}}
+
+
+async def posts(notify: NotifyRig, what: str, token: str = TOKEN, **form: str) -> Any:
+    """What Twilio posts, signed as Twilio signs."""
+    path = f"/notifications/hooks/twilio/{what}"
+    signature = RequestValidator(token).compute_signature(notify.rig.url + path, form)
+    head = {"X-Twilio-Signature": signature}
+    return await notify.rig.http.post(path, data=form, headers=head)
+
+
+async def test_what_twilio_says_of_a_text_is_its_status(tmp_path: Path):
+    async with notifying(tmp_path, telephony=TWILIO) as notify:
+        await notify.ada(phone=TO)
+        notify.sms.answers.append(Accepted(MESSAGE))
+        one = await notify.send(channels=["sms", "email"])
+        await notify.becomes(one, "SENT")
+        said = {"MessageSid": MESSAGE, "MessageStatus": "undelivered", "ErrorCode": "30003"}
+        forged = await posts(notify, "status", "f" * 32, **said)
+        problem(forged, 401, "unauthenticated")
+        assert (
+            await posts(notify, "status", **{**said, "MessageStatus": "sent"})
+        ).status_code == 204
+        assert (await notify.get(one))["channel"] == "sms"
+        for _ in range(2):
+            assert (await posts(notify, "status", **said)).status_code == 204
+
+        async def by_mail() -> bool:
+            told = await notify.get(one)
+            return (told["channel"], told["status"]) == ("email", "SENT")
+
+        await notify.until(by_mail)
+        told = await notify.get(one)
+        assert [event["reason"] for event in told["events"]] == [
+            "",
+            "sms: undelivered, error 30003",
+            "",
+        ]
+        assert len(notify.email.got) == 1
+
+
+async def test_a_stop_that_twilio_passes_on_is_an_opt_out(tmp_path: Path):
+    async with notifying(tmp_path, telephony=TWILIO) as notify:
+        await notify.ada(phone=TO)
+        stop = {"MessageSid": MESSAGE, "From": TO, "To": FROM, "Body": "Stop"}
+        problem(await posts(notify, "texts", "f" * 32, **stop), 401, "unauthenticated")
+        reply = await posts(notify, "texts", **stop)
+        assert (reply.status_code, reply.headers["content-type"][:15]) == (200, "application/xml")
+        told = await notify.becomes(await notify.send(channel="sms", category="otp"), "SKIPPED")
+        assert told["reason"] == "opted out of sms"
+        gone = await notify.rig.http.post("/notifications/hooks/nobody/texts", data=stop)
+        assert gone.status_code == 404
+
+
+async def test_what_sendgrid_says_of_mails_is_their_status(tmp_path: Path):
+    mailer = Mailer()
+    async with notifying(
+        tmp_path, hooks={"sendgrid": {"public_keys": mailer.public_key}}
+    ) as notify:
+        await notify.ada()
+        notify.email.answers += [Accepted("m-1"), Accepted("m-2")]
+        one, two = await notify.send(), await notify.send()
+        await notify.becomes(one, "SENT")
+        await notify.becomes(two, "SENT")
+        by_mail = {got.id: n for n, got in enumerate(notify.email.got, 1)}
+        good, bad = (f"m-{by_mail[id_]}.recv-1" for id_ in (one, two))
+        events = [
+            {"event": "delivered", "sg_event_id": "e1", "sg_message_id": good},
+            {
+                "event": "bounce",
+                "sg_event_id": "e2",
+                "sg_message_id": bad,
+                "status": "5.1.1",
+                "reason": "no such mailbox",
+            },
+        ]
+        url = f"{notify.rig.url}/notifications/hooks/sendgrid"
+        reply = await post(notify.rig.http, mailer.sends(url, events, now=REAL.wall_at()))
+        assert reply.status_code == 204, reply.text
+        assert (await notify.get(one))["status"] == "DELIVERED"
+        told = await notify.get(two)
+        assert (told["status"], told["reason"]) == ("FAILED", "email: bounce, no such mailbox")
+        # The address does not exist any more.
+        assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
+        forged = await notify.rig.http.post("/notifications/hooks/sendgrid", json=events)
+        assert forged.status_code == 401
