@@ -18,6 +18,7 @@ from examples.demo.automations.gardens import Gardens
 from examples.demo.call_centre.centre import CallCentre
 from examples.demo.mail_room.panel import LANES, lane_lines, lane_table, mail_line
 from examples.demo.mail_room.room import MailRoom
+from examples.demo.newsroom.newsroom import Newsroom
 from examples.demo.repairs.desk import Repairs
 from headway.contract.views import (
     GatesQuery,
@@ -51,6 +52,7 @@ _COLOURS = {
     "unknown": "yellow",
     "killed": "red",
     "began": "cyan",
+    "opted out": "magenta",
     "ended": "green",
 }
 _BAR = 24
@@ -93,6 +95,7 @@ class Picture:
     calls: CallCentre | None = None
     repairs: Repairs | None = None
     mail: MailRoom | None = None
+    newsroom: Newsroom | None = None
     gardens: Gardens | None = None
     events: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=14))
     counted: dict[str, int] = field(default_factory=dict)
@@ -139,6 +142,8 @@ class Picture:
         told = [f"{seconds:5.1f} s  {self._flights(seen)}"]
         told.append(f"         {self._calls(seen)}")
         told.append(f"         {self._repairs()}")
+        if self.newsroom:
+            told.append(f"         {_issues(self.newsroom)}")
         if self.gardens:
             told.append(f"         {self._sessions(seen)}")
         bars = "  ".join(f"{gate.name} {_share(gate)}" for gate in _bars(seen))
@@ -201,7 +206,11 @@ class Picture:
         panels = Columns(
             [
                 Panel(self._airports_panel(seen), title="a day of departures", width=58),
-                Panel(self._calls_panel(seen), title="calls, repairs and automations", width=58),
+                Panel(
+                    self._calls_panel(seen),
+                    title="calls, repairs, notifications, automations",
+                    width=58,
+                ),
             ]
         )
         parts: list[RenderableType] = [head, panels]
@@ -221,6 +230,8 @@ class Picture:
         pool = seen.gates.get(NUMBERS)
         lines = list(pool.members) if pool else []
         told = [Text(self._repairs())]
+        if self.newsroom:
+            told.append(Text(_issues(self.newsroom)))
         if self.gardens:
             told.append(Text(self._sessions(seen)))
         return Group(Text(self._calls(seen)), _bar_table(lines), *told)
@@ -232,6 +243,14 @@ class Picture:
         for word, sentence in list(self.events)[-lines:]:
             table.add_row(Text(word, style=_COLOURS.get(word, "")), Text(sentence))
         return table
+
+
+def _issues(room: Newsroom) -> str:
+    inbox = room.inbox
+    return (
+        f"notifications: {len(room.issues)} accepted ({room.repeats} sent twice), "
+        f"{len(inbox.taken)} arrived, the mail server was busy {inbox.refused} times"
+    )
 
 
 def _bars(seen: Looked) -> list[GateState]:

@@ -13,6 +13,7 @@ from typing import Any
 import headway as hw
 from examples.demo.automations.gardens import Gardens
 from examples.demo.mail_room.kinds import declare_kinds
+from examples.demo.newsroom.newsroom import settings as newsroom_settings
 from examples.demo.telephones import LOOPBACK, Telephones
 from headway.cli.systems import Systems
 from headway.runtime.worker.worker import Worker
@@ -20,7 +21,7 @@ from headway.server.build import alive, build
 from headway.server.listening.listener import Address, Listener
 from headway.server.options import ServerOptions
 from headway.server.service import Service
-from headway.systems import automations, calls, field_service, lanes
+from headway.systems import automations, calls, field_service, lanes, notifications
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
 from headway.systems.telephony.settings import read_exchange
@@ -45,7 +46,7 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    store: hw.Store, folder: Path, phones: Telephones, gardens: Gardens | None
+    store: hw.Store, folder: Path, phones: Telephones, smtp_port: int, gardens: Gardens | None
 ) -> AsyncGenerator[Served]:
     """Serves a store with the systems until the block ends.
 
@@ -53,6 +54,7 @@ async def serving(
         store: whose jobs; it is not closed.
         folder: for the directory of the systems.
         phones: by which they call.
+        smtp_port: of the mail server that notifications are sent to.
         gardens: whose sessions `automations` runs; None to leave that system out.
 
     Yields:
@@ -70,6 +72,7 @@ async def serving(
             lanes.make(tomllib.loads(LANES.read_text("utf-8"))["lanes"]),
             calls.make(told["calls"], parts),
             field_service.make(told["field_service"], parts),
+            notifications.make(newsroom_settings(smtp_port), parts),
             *(() if gardens is None else (automations.make(gardens.settings),)),
         ),
         parts=parts,

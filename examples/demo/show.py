@@ -17,7 +17,9 @@ from rich.live import Live
 from examples.demo.airports import Airports
 from examples.demo.automations.gardens import Gardens, missing
 from examples.demo.call_centre.centre import CallCentre
+from examples.demo.mail_room.postbox import Postbox, taking
 from examples.demo.mail_room.room import MailRoom, mail_room
+from examples.demo.newsroom.newsroom import BUSY, Newsroom
 from examples.demo.picture import Picture
 from examples.demo.repairs.desk import Repairs
 from examples.demo.serving import Served, serving
@@ -45,6 +47,7 @@ class Programs(NamedTuple):
     calls: CallCentre
     repairs: Repairs
     mail: MailRoom
+    newsroom: Newsroom
     gardens: Gardens | None
 
 
@@ -81,27 +84,32 @@ async def run(
         airports = picture.airports = Airports(store, asked.speed, picture.tell)
         await airports.import_day()
         gardens = picture.gardens = await _gardens(folder, picture, console)
+        inbox = Postbox(asked.seed, "Issue", BUSY)
         async with (
             telephones(asked.seed) as phones,
-            serving(store, folder, phones, gardens) as served,
+            taking(inbox) as port,
+            serving(store, folder, phones, port, gardens) as served,
         ):
             _greet(console, served.url, phones.url)
             calls = CallCentre(served.url, phones, asked.seed, picture.tell)
             repairs = Repairs(served.url, phones, asked.seed, picture.tell)
-            picture.calls, picture.repairs = calls, repairs
+            newsroom = Newsroom(served.url, inbox, asked.seed, picture.tell)
+            picture.calls, picture.repairs, picture.newsroom = calls, repairs, newsroom
             async with (
-                _closing(calls, repairs, *([gardens] if gardens else [])),
+                _closing(calls, repairs, newsroom, *([gardens] if gardens else [])),
                 mail_room(store, served.url, folder, asked.seed, picture.tell) as mail,
             ):
                 picture.mail = mail
                 say(console, f"The mail room's mail goes to {mail.smtp}")
                 await calls.prepare()
                 await repairs.prepare()
-                programs = Programs(airports, calls, repairs, mail, gardens)
+                await newsroom.prepare()
+                programs = Programs(airports, calls, repairs, mail, newsroom, gardens)
                 await _work(asked, picture, programs, served, console, over)
                 told = Told(
                     calls=await calls.told(),
                     repairs=await repairs.told(),
+                    notifications=await newsroom.told(),
                     sessions=None if gardens is None else await gardens.written(),
                 )
         return await judge(store, url, folder, airports, mail, told), served.url
@@ -147,11 +155,12 @@ async def _work(
     console: Console,
     over: asyncio.Event,
 ) -> None:
-    airports, calls, repairs, mail, gardens = programs
+    airports, calls, repairs, mail, newsroom, gardens = programs
     workers = [airports.app.worker(concurrency=40, grace="3s", name="tower"), served.worker]
     working = [asyncio.create_task(worker.run()) for worker in workers]
-    coming = [asyncio.create_task(calls.take_leads()), asyncio.create_task(repairs.take_requests())]
-    finishing = [mail.finish, repairs.finish]
+    works = (calls.take_leads(), repairs.take_requests(), newsroom.work())
+    coming = [asyncio.create_task(one) for one in works]
+    finishing = [mail.finish, repairs.finish, newsroom.finish]
     if gardens is not None:
         coming.append(asyncio.create_task(gardens.work(served.url)))
         finishing.append(gardens.finish)

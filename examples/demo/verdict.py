@@ -19,6 +19,7 @@ from examples.demo.limits import limits
 from examples.demo.mail_room.room import MailRoom
 from examples.demo.mail_room.rules import Letters, letter_violations
 from examples.demo.mail_room.sender import job_id
+from examples.demo.newsroom import rules as issue_rules
 from examples.demo.repairs import rules as repairs_rules
 from examples.departures import checker
 from examples.departures.__main__ import DAY
@@ -30,7 +31,9 @@ MADE_BY_OTHERS = frozenset({"land"})
 OURS = frozenset({"departures", "landings"})
 """Lanes in which only the demo itself makes jobs; anybody may send others over HTTP."""
 
-SERVED = frozenset({"calls", "calls.after", "offers", "offers.after", "rings", "automations"})
+SERVED = frozenset(
+    {"calls", "calls.after", "offers", "offers.after", "rings", "automations", "notify.email"}
+)
 """Lanes of the systems, whose jobs are told from outside: by routes, the carrier, and sessions."""
 
 ENDED = frozenset({"succeeded", "cancelled"})
@@ -52,11 +55,13 @@ class Told:
     Attributes:
         calls: what the server said of its leads, and what the carrier saw.
         repairs: likewise of the requests for help.
+        notifications: what the newsroom sent, and what arrived.
         sessions: what sessions, repositories and server say; None if no session could run.
     """
 
     calls: calls_rules.Told
     repairs: repairs_rules.Told
+    notifications: issue_rules.Told
     sessions: session_rules.Written | None
 
 
@@ -140,6 +145,7 @@ async def judge(
         _calls(told.calls, jobs),
         _repairs(told.repairs),
         _letters(mail, jobs),
+        _issues(told.notifications),
         _sessions(told.sessions),
     )
     return Verdict(systems=systems, jobs=len(jobs))
@@ -185,6 +191,17 @@ def _letters(mail: MailRoom, jobs: Mapping[str, JobView]) -> Judged:
         },
         judge="the mail server",
         violations=tuple(letter_violations(letters)),
+    )
+
+
+def _issues(told: issue_rules.Told) -> Judged:
+    states = Counter(one["status"] for one in told.notifications.values())
+    found = issue_rules.issue_violations(told)
+    return Judged(
+        system="notifications",
+        did={"arrived": sum(told.taken.values()), "not wanted": states["SKIPPED"]},
+        judge="the inbox of the mail server",
+        violations=tuple(f"notifications: {line}" for line in found),
     )
 
 

@@ -82,7 +82,14 @@ def test_the_demo_shows_real_work_in_all_and_ends_by_itself(ran: Ran) -> None:
     assert "jobs checked: 0 violations" in ran.printed
     rows = re.findall(r"│ (\w+) +│ (\d+) .*│ +0 │", ran.printed)
     did = {system: int(count) for system, count in rows}
-    assert did.keys() == {"departures", "calls", "field_service", "lanes", "automations"}
+    assert did.keys() == {
+        "departures",
+        "calls",
+        "field_service",
+        "lanes",
+        "notifications",
+        "automations",
+    }
     assert did["departures"] > 10
     assert min(did.values()) > 0
     assert re.search(r"automations: \d sessions run, \d wait, [1-9]\d* done", ran.printed)
@@ -155,7 +162,7 @@ def test_a_summary_in_json_is_all_that_is_printed() -> None:
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["violations"] == 0
-    assert [one["violations"] for one in summary["systems"]] == [[]] * 5
+    assert [one["violations"] for one in summary["systems"]] == [[]] * 6
     assert all(one["did"] for one in summary["systems"])
     assert "departures: " in done.stderr
 

@@ -147,7 +147,7 @@ class _Torture:
                 continue
             n += 1
             body = {
-                "phone": f"+1415555{n:05d}",
+                "phone": f"+1415{5_500_000 + n}",
                 "tz": "America/Los_Angeles",
                 "reseller": f"reseller-{n % 3}",
                 "key": f"lead-{n}",

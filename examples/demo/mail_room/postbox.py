@@ -14,7 +14,6 @@ from aiosmtpd.smtp import SMTP, Envelope
 
 from headway.lab.draws import Draws
 
-NUMBER = re.compile(r"Letter (\d+)\b")
 SLOW_S = 0.15
 """It says so much later, at most, that it has taken a letter: who dies meanwhile never hears it."""
 
@@ -24,11 +23,22 @@ class Postbox:
 
     Attributes:
         taken: how often each letter came, by its number.
+        refused: how often it said that it takes nothing now.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, word: str = "Letter", busy: float = 0.0) -> None:
+        """A mail server that has taken nothing.
+
+        Args:
+            seed: of all that is random.
+            word: stands before the number in a subject.
+            busy: how often it refuses a message for now, 0 to 1.
+        """
         self.taken: Counter[int] = Counter()
+        self.refused = 0
+        self._number = re.compile(rf"{word} (\d+)\b")
         self._draws = Draws(seed)
+        self._busy = busy
 
     async def handle_DATA(  # noqa: N802  (the SMTP library's name)
         self, server: SMTP, session: object, envelope: Envelope
@@ -36,9 +46,12 @@ class Postbox:
         """Takes a message; mail that is no letter of the demo is taken and not counted."""
         del server, session
         message = message_from_bytes(cast("bytes", envelope.content), policy=policy.default)
-        found = NUMBER.match(str(message["Subject"] or ""))
+        found = self._number.match(str(message["Subject"] or ""))
         if found:
             number = int(found[1])
+            if self._draws.chance(self._busy, "busy", number, self.refused):
+                self.refused += 1
+                return "451 Busy, try again later"
             self.taken[number] += 1
             await asyncio.sleep(SLOW_S * self._draws.unit("slow", number, self.taken[number]))
         return "250 OK"

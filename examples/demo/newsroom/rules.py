@@ -1,0 +1,103 @@
+"""What must hold of the notifications: the inbox says what arrived, the server what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+ANSWER_LOST = "sent, answer lost"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Issue:
+    """A notification that the server has accepted.
+
+    Attributes:
+        number: stands in its subject.
+        id: as the server said.
+        reader: who gets it.
+        category: news or otp.
+        unwanted: whether its reader had opted out of it before it was sent to the server.
+    """
+
+    number: int
+    id: str
+    reader: str
+    category: str
+    unwanted: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """What is known at the end.
+
+    Attributes:
+        asked: the number of the last issue that the server was asked to send; its reply may not
+            have been waited for.
+        issues: that were accepted, by number.
+        notifications: what the server says of each, by id.
+        taken: how often each issue arrived, by number.
+        opted_out: readers who want no news any more.
+        faults: duplicates that were not answered with the first one's id.
+    """
+
+    asked: int
+    issues: Mapping[int, Issue]
+    notifications: Mapping[str, Mapping[str, Any]]
+    taken: Mapping[int, int]
+    opted_out: Set[str]
+    faults: Sequence[str]
+
+
+def issue_violations(told: Told) -> Iterator[str]:
+    """Yield a line for each violation; none, unless there is a bug."""
+    for rule in RULES:
+        yield from rule(told)
+
+
+def a_duplicate_is_the_first_one(told: Told) -> Iterator[str]:
+    """What is sent twice with one dedupe key is one notification."""
+    for fault in told.faults:
+        yield f"duplicate: {fault}"
+
+
+def each_issue_arrives_once(told: Told) -> Iterator[str]:
+    """What is SENT has arrived once; only if its answer was lost it may not have arrived."""
+    for issue in told.issues.values():
+        known, times = told.notifications.get(issue.id), told.taken.get(issue.number, 0)
+        if known is None:
+            yield f"lost: issue {issue.number} was accepted, and the server does not know it"
+            continue
+        where = f"issue {issue.number} is {known['status']} ({known['reason']}), arrived {times}"
+        sent, unsure = known["status"] == "SENT", known["reason"] == ANSWER_LOST
+        if known["status"] not in {"SENT", "SKIPPED"}:
+            yield f"not done: {where}"
+        elif times > int(sent) or (times < int(sent) and not unsure):
+            yield f"arrived: {where}"
+
+
+def what_is_not_wanted_is_not_sent(told: Told) -> Iterator[str]:
+    """After an opt-out no news is sent; nothing else is left out."""
+    for issue in told.issues.values():
+        known, times = told.notifications.get(issue.id), told.taken.get(issue.number, 0)
+        if issue.unwanted and times:
+            yield f"unwanted: issue {issue.number} was sent after {issue.reader} had opted out"
+        skipped = known is not None and known["status"] == "SKIPPED"
+        if skipped and (issue.category != "news" or issue.reader not in told.opted_out):
+            yield f"left out: issue {issue.number} for {issue.reader}, who wants it"
+
+
+def nothing_arrives_that_nobody_sent(told: Told) -> Iterator[str]:
+    """The server was asked to send every issue in the inbox."""
+    for number in told.taken:
+        if not 1 <= number <= told.asked:
+            yield f"from nowhere: issue {number} arrived"
+
+
+RULES: tuple[Callable[[Told], Iterator[str]], ...] = (
+    a_duplicate_is_the_first_one,
+    each_issue_arrives_once,
+    what_is_not_wanted_is_not_sent,
+    nothing_arrives_that_nobody_sent,
+)

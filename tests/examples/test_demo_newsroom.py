@@ -1,0 +1,71 @@
+"""The rules by which the demo judges its notifications find what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from examples.demo.newsroom.rules import Issue, Told, issue_violations
+
+
+def issue(number: int, reader: str, category: str = "news", *, unwanted: bool = False) -> Issue:
+    id_ = f"id-{number}"
+    return Issue(number=number, id=id_, reader=reader, category=category, unwanted=unwanted)
+
+
+def known(status: str = "SENT", reason: str = "") -> dict[str, Any]:
+    return {"status": status, "reason": reason}
+
+
+RIGHT = Told(
+    asked=5,
+    issues={
+        1: issue(1, "a"),
+        2: issue(2, "b", unwanted=True),
+        3: issue(3, "b", "otp"),
+        4: issue(4, "a"),
+    },
+    notifications={
+        "id-1": known(),
+        "id-2": known("SKIPPED", "opted out"),
+        "id-3": known(),
+        "id-4": known("SENT", "sent, answer lost"),
+    },
+    taken={1: 1, 3: 1, 5: 1},
+    opted_out={"b"},
+    faults=(),
+)
+
+
+def faults(told: Told) -> set[str]:
+    return {line.partition(":")[0] for line in issue_violations(told)}
+
+
+def test_notifications_as_they_should_be_are_not_complained_of() -> None:
+    assert faults(RIGHT) == set()
+
+
+def with_one(name: str, status: str) -> dict[str, Any]:
+    return {"notifications": {**RIGHT.notifications, name: known(status)}}
+
+
+@pytest.mark.parametrize(
+    ("fault", "changes"),
+    [
+        ("duplicate", {"faults": ("issue 1 was sent again",)}),
+        ("lost", {"notifications": {}}),
+        ("not done", with_one("id-1", "QUEUED")),
+        ("not done", with_one("id-1", "FAILED")),
+        ("arrived", {"taken": {1: 2, 3: 1}}),
+        ("arrived", {"taken": {3: 1}}),
+        ("arrived", with_one("id-4", "SENT")),
+        ("unwanted", {"taken": {1: 1, 2: 1, 3: 1}}),
+        ("left out", with_one("id-3", "SKIPPED")),
+        ("left out", with_one("id-1", "SKIPPED")),
+        ("from nowhere", {"taken": {**RIGHT.taken, 9: 1}}),
+    ],
+)
+def test_what_is_wrong_with_notifications_is_found(fault: str, changes: dict[str, Any]) -> None:
+    assert fault in faults(replace(RIGHT, **changes))
