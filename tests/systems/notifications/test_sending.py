@@ -82,6 +82,34 @@ async def test_a_webhook_that_comes_before_the_answer_is_not_lost(tmp_path: Path
         await notify.becomes(await notify.send(), "DELIVERED")
 
 
+async def test_a_webhook_that_names_the_notification_settles_one_whose_answer_was_lost(
+    tmp_path: Path,
+):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        notify.sms.answers.append(Unsure("timed out"))
+        one = await notify.send(channel="sms")
+        await notify.becomes(one, "SENT")
+        await delivery.hear(notify.desk, word("never recorded", ref=one))
+        assert (await notify.get(one))["status"] == "DELIVERED"
+
+        async def early(message: Message) -> Outcome:
+            await delivery.hear(notify.desk, word("early", ref=message.id))
+            return Unsure("timed out")
+
+        notify.sms.answers.append(early)
+        await notify.becomes(await notify.send(channel="sms"), "DELIVERED")
+
+
+async def test_a_webhook_that_names_what_was_not_sent_changes_nothing(tmp_path: Path):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        one = await notify.send(channel="sms")
+        for ref in (one, "no-such-notification"):
+            await delivery.hear(notify.desk, word("x", ref=ref))
+        assert (await notify.get(one))["status"] == "QUEUED"
+
+
 async def test_one_that_nothing_tells_of_is_settled_as_sent(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()

@@ -40,6 +40,13 @@ async def hear(desk: Desk, event: DeliveryEvent) -> Heard:
     seen = Signal(key=key, event=f"{event.event}:seen", kind=SignalKind.NOTE, label="webhook")
     found = await desk.store.signal(seen)
     job = None if found.job is None else await desk.store.read(JobQuery(id=found.job))
+    if job is None and event.ref:
+        # The provider's id is not recorded yet; never, if its answer was lost.
+        job = await desk.store.read(JobQuery(id=event.ref))
+        if job is not None and (job.state is State.AWAITING or job.state in FINAL):
+            key = f"{job.id}:{job.run}"
+        else:
+            job = None
     if job is not None and job.kind != NOTIFICATION:
         return Heard.LATE
     if event.gone and job is not None:

@@ -38,7 +38,8 @@ async def test_a_text_that_arrived_and_one_that_did_not():
     for way in ("queued", "sent"):
         assert read_text_delivery(texts, status(way)) == ()
     (arrived,) = read_text_delivery(texts, status("delivered"))
-    assert arrived == DeliveryEvent(MESSAGE, arrived.event, delivered=True, reason="", gone=False)
+    found = {"delivered": True, "reason": "", "gone": False, "ref": "1"}
+    assert arrived == DeliveryEvent(MESSAGE, arrived.event, **found)
     (unreachable,) = read_text_delivery(texts, status("undelivered", ErrorCode="30003"))
     assert (unreachable.delivered, unreachable.gone) == (False, False)
     assert unreachable.reason == "undelivered, error 30003"

@@ -52,8 +52,8 @@ def read_text_delivery(texts: Texts, request: HookRequest) -> Sequence[DeliveryE
         return ()
     delivered = said.status is TextStatus.DELIVERED
     reason = "" if delivered else f"{said.status}, {said.reason}".removesuffix(", ")
-    gone = said.code in NO_SUCH_PHONE
-    return (DeliveryEvent(said.message_id, said.event, delivered, reason, gone),)
+    gone, ref = said.code in NO_SUCH_PHONE, said.ref or ""
+    return (DeliveryEvent(said.message_id, said.event, delivered, reason, gone, ref),)
 
 
 def read_stop(texts: Texts, request: HookRequest) -> Stop | None:

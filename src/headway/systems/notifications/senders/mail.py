@@ -12,7 +12,7 @@ from email.errors import MessageError
 from email.headerregistry import Address, AddressHeader, HeaderRegistry
 from email.message import EmailMessage
 from email.utils import format_datetime
-from typing import NamedTuple, cast
+from typing import cast
 
 from headway.systems.notifications.senders.sender import Message
 
@@ -26,12 +26,6 @@ MAX_URL = 900
 _MIME = policy.SMTP.clone(cte_type="7bit")
 _ID = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
 _read_header = HeaderRegistry()
-
-
-class NotMail(NamedTuple):
-    """Why a message cannot be an e-mail."""
-
-    reason: str
 
 
 def read_address(text: str) -> Address | str:
@@ -57,25 +51,19 @@ def read_address(text: str) -> Address | str:
     return address
 
 
-def check_mail(message: Message) -> NotMail | None:
-    """Look whether a message can be an e-mail; header injection ends here.
-
-    Returns:
-        Why it cannot; None if it can.
-    """
+def check_mail(message: Message) -> str:
+    """Return why a message cannot be an e-mail; empty if it can. Header injection ends here."""
     fault = read_address(message.to)
     if isinstance(fault, str):
-        return NotMail(f"the address cannot be used: {fault}")
+        return f"the address cannot be used: {fault}"
     if not message.title.isprintable() or len(message.title) > MAX_SUBJECT:
-        return NotMail("the title has line breaks or control characters, or is too long")
+        return "the title has line breaks or control characters, or is too long"
     url = message.unsubscribe_url
     if url is not None and (
         not url.isascii() or not url.isprintable() or " " in url or len(url) > MAX_URL
     ):
-        return NotMail("the unsubscribe URL is not a URL, or is too long")
-    if not _ID.fullmatch(message.id):
-        return NotMail("the id cannot be a Message-ID")
-    return None
+        return "the unsubscribe URL is not a URL, or is too long"
+    return "" if _ID.fullmatch(message.id) else "the id cannot be a Message-ID"
 
 
 def unsubscribe_headers(message: Message) -> dict[str, str]:
@@ -91,7 +79,7 @@ def unsubscribe_headers(message: Message) -> dict[str, str]:
     return {"List-Unsubscribe": f"<{url}>"} | (one_click if url.startswith("https://") else {})
 
 
-def write_mail(message: Message, from_: Address, now: int) -> bytes | NotMail:
+def write_mail(message: Message, from_: Address, now: int) -> bytes | str:
     """Write a message in MIME.
 
     Args:
@@ -102,7 +90,7 @@ def write_mail(message: Message, from_: Address, now: int) -> bytes | NotMail:
     Returns:
         The whole message, all of it ASCII, lines ended by CRLF; or why it cannot be an e-mail.
     """
-    if (fault := check_mail(message)) is not None:
+    if fault := check_mail(message):
         return fault
     mail = EmailMessage(_MIME)
     try:
@@ -116,7 +104,7 @@ def write_mail(message: Message, from_: Address, now: int) -> bytes | NotMail:
             mail.add_alternative(message.html, subtype="html")
         written = mail.as_bytes()
     except (MessageError, ValueError, LookupError) as error:
-        return NotMail(f"it cannot be written as an e-mail: {type(error).__name__}")
+        return f"it cannot be written as an e-mail: {type(error).__name__}"
     # Folding would break a long URL in two, or encode it.
     head = "".join(f"{name}: {text}\r\n" for name, text in unsubscribe_headers(message).items())
     return head.encode() + written

@@ -127,6 +127,7 @@ class DeliveryEvent:
         delivered: whether it arrived; False if it will not.
         reason: why it will not, in the provider's words; may be empty.
         gone: whether the address does not exist any more.
+        ref: the notification's id, if the webhook holds it; empty if not.
     """
 
     provider_id: str
@@ -134,6 +135,7 @@ class DeliveryEvent:
     delivered: bool
     reason: str
     gone: bool
+    ref: str = ""
 
 
 def outcome_of(error: ProviderError) -> Outcome:

@@ -63,8 +63,8 @@ class SendGridMail:
 
     async def send(self, message: Message) -> Outcome:
         """See `Sender.send`."""
-        if (fault := check_mail(message)) is not None:
-            return Refused(fault.reason)
+        if fault := check_mail(message):
+            return Refused(fault)
         send = cast("Callable[[Mail], Response]", self._api.send)
         try:
             reply = await to_thread.run_sync(send, self._written(message))

@@ -17,11 +17,10 @@ from aiosmtplib import (
     SMTPException,
     SMTPRecipientRefused,
     SMTPResponseException,
-    SMTPStatus,
 )
 
 from headway.runtime.timing import Timing
-from headway.systems.notifications.senders.mail import NotMail, read_address, write_mail
+from headway.systems.notifications.senders.mail import read_address, write_mail
 from headway.systems.notifications.senders.sender import (
     Accepted,
     Limited,
@@ -75,8 +74,8 @@ class Smtp:
     async def send(self, message: Message) -> Outcome:
         """See `Sender.send`."""
         written = write_mail(message, self._from, self._timing.wall_at())
-        if isinstance(written, NotMail):
-            return Refused(written.reason)
+        if isinstance(written, str):
+            return Refused(written)
         to = cast("Address", read_address(message.to)).addr_spec
         delivery = _Delivery(self._from.addr_spec, to, written)
         try:
@@ -122,7 +121,8 @@ class Smtp:
             except SMTPResponseException as error:
                 outcome = _read(error, fatal=True)
                 with suppress(SMTPException, OSError):
-                    keep = (await client.rset()).code == SMTPStatus.completed
+                    await client.rset()
+                    keep = True
             else:
                 keep = client.is_connected
             return outcome
