@@ -246,8 +246,30 @@ async def test_a_bounce_falls_on_to_the_next_channel_or_fails(tmp_path: Path):
         told = await notify.becomes(one, "SENT")
         assert told["channel"] == "sms"
         assert (await notify.ok("GET", "/recipients/ada"))["email"] is None
-        failed = word(f"p-{one}-1", delivered=False, reason="unknown number", event="e2")
-        # The provider's ids are of their own channel: this one is of the sms.
+        assert told["attempts"] == 2
+
+
+async def test_a_late_word_of_a_channel_before_touches_nothing_of_the_one_after(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        notify.email.answers.append(Accepted("m-1"))
+        notify.sms.answers.append(Accepted("s-1"))
+        one = await notify.send(channels=["email", "sms"])
+        await notify.becomes(one, "SENT")
+        await delivery.hear(notify.desk, word("m-1", delivered=False, reason="deferred"))
+
+        async def by_sms() -> bool:
+            told = await notify.get(one)
+            return (told["channel"], told["status"]) == ("sms", "SENT")
+
+        await notify.until(by_sms)
+        again = word("m-1", delivered=False, reason="bounced", gone=True, event="e2")
+        await delivery.hear(notify.desk, again)
+        told = await notify.get(one)
+        assert (told["channel"], told["status"]) == ("sms", "SENT")
+        ada = await notify.ok("GET", "/recipients/ada")
+        assert (ada["email"], ada["phone"]) == (None, "+14155550100")
+        failed = word("s-1", delivered=False, reason="unknown number", event="e3")
         await delivery.hear(notify.desk, failed)
         assert (await notify.becomes(one, "FAILED"))["reason"] == "sms: unknown number"
 

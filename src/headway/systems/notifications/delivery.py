@@ -49,8 +49,12 @@ async def hear(desk: Desk, event: DeliveryEvent) -> Heard:
             job = None
     if job is not None and job.kind != NOTIFICATION:
         return Heard.LATE
+    stage = "" if job is None else _stage_of(job, key)
     if event.gone and job is not None:
-        await _retire_sole(desk, job)
+        await _retire_sole(desk, job, Channel(stage))
+    if job is not None and not event.delivered and stage != job.stage:
+        # Another channel has been tried since, and its word counts.
+        return Heard.LATE
     return await _settle(desk, key, event.event, job, event)
 
 
@@ -116,12 +120,16 @@ def _following(job: JobView) -> Channel | None:
     return Channel(channels[place]) if place < len(channels) else None
 
 
-async def _retire_sole(desk: Desk, job: JobView) -> None:
+def _stage_of(job: JobView, key: str) -> str:
+    """The channel of the run that a provider means; not the one that is tried by now."""
+    return next((one.stage for one in job.runs if key in one.keys), job.stage)
+
+
+async def _retire_sole(desk: Desk, job: JobView, channel: Channel) -> None:
     """Retire the address that a notification was sent to; of several devices it is not known."""
     found = (await desk.reader.read(job.subject or "", None)).recipient
     if found is None:
         return
-    channel = Channel(job.stage)
     known = addresses(found, channel)
     if len(known) == 1:
         await retire(desk, found.id, channel, known[0])
