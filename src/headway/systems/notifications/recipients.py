@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +29,8 @@ from headway.systems.directory.records import (
 from headway.systems.notifications.desk import check_caller, directory_of
 from headway.systems.notifications.names import Channel
 from headway.systems.notifications.records import Recipient
-from headway.systems.notifications.templates import named_by_id
-from headway.systems.telephony.phone import check_phone
+from headway.systems.notifications.templates import json_of, named_by_id
+from headway.systems.telephony.phone import Phone
 
 MOST_DEVICES = 20
 MOST_OPT_OUTS = 100
@@ -69,10 +68,6 @@ def _email(text: str) -> str:
     return text
 
 
-def _phone(text: str) -> str:
-    return check_phone("it", text)
-
-
 def _apprise(text: str) -> str:
     # The text is not repeated: it may hold a password.
     if not is_known(text):
@@ -84,7 +79,6 @@ def _apprise(text: str) -> str:
 Device = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[\x21-\x7e]+$")]
 Zone = Annotated[str, AfterValidator(_zone), Field(max_length=64, examples=["Europe/Berlin"])]
 Email = Annotated[str, Field(max_length=320, examples=["ada@example.org"]), AfterValidator(_email)]
-Phone = Annotated[str, Field(examples=["+14155550100"]), AfterValidator(_phone)]
 WebhookUrl = Annotated[str, Field(pattern=r"^https?://[^\s/?#]+[^\s]*$", max_length=2_000)]
 AppriseUrl = Annotated[str, Field(min_length=1, max_length=1_000), AfterValidator(_apprise)]
 
@@ -194,14 +188,6 @@ def _listed(text: str) -> list[str]:
     return [one for one in _MARKS.split(text) if one]
 
 
-def _object(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        message = f"it is not JSON: {error}"
-        raise InvalidValue(message) from None
-
-
 class Recipients(Records[Recipient, RecipientBody]):
     """The recipients."""
 
@@ -220,7 +206,7 @@ class Recipients(Records[Recipient, RecipientBody]):
     )
     parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
         "devices": _listed,
-        "preferences": _object,
+        "preferences": json_of,
     }
 
     def check(self, caller: Caller) -> None:

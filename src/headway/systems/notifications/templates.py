@@ -116,6 +116,19 @@ def named_by_id(value: object) -> object:
     return cast("object", value)
 
 
+def json_of(text: str) -> object:
+    """A column of an import that holds JSON.
+
+    Raises:
+        InvalidValue: it holds none.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        message = f"{text[:40]!r} is not JSON: {error}"
+        raise InvalidValue(message) from None
+
+
 def _stored(channels: Mapping[Any, FormsBody]) -> dict[str, Any]:
     return {str(name): one.model_dump(exclude_none=True) for name, one in channels.items()}
 
@@ -137,14 +150,6 @@ class TemplateView:
     version: int
 
 
-def _object(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        message = f"channels is not JSON: {error}"
-        raise InvalidValue(message) from None
-
-
 class Templates(Records[MessageTemplate, TemplateBody]):
     """The message templates."""
 
@@ -152,7 +157,7 @@ class Templates(Records[MessageTemplate, TemplateBody]):
     body = TemplateBody
     needed: ClassVar[Sequence[str]] = ("id", "channels")
     known: ClassVar[Sequence[str]] = ("name",)
-    parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {"channels": _object}
+    parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {"channels": json_of}
 
     @property
     def noun(self) -> str:
