@@ -1,0 +1,44 @@
+"""Where the system keeps what is not in the store: private, rotated, and named if it cannot be."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from headway.core.errors import InvalidValue
+from headway.systems.automations import places
+from headway.systems.automations.places import Places, log, write_log
+
+
+def test_the_log_is_private_json_and_begins_anew_when_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (places.LOG_SIZE, places.LOG_KEEP) == (10_000_000, 5)
+    monkeypatch.setattr(places, "LOG_SIZE", 2_000)
+    one = Places(root=tmp_path / "state")
+    one.make()
+    write_log(one)
+    for number in range(300):
+        log(logging.ERROR, "session failed", {"session_id": f"cron:a:{number}", "end": "status 3"})
+    files = sorted(one.logs.glob("dispatcher.log*"))
+    assert [path.name for path in files] == [
+        "dispatcher.log", *(f"dispatcher.log.{number}" for number in range(1, 6))
+    ]  # fmt: skip
+    for path in files:
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert path.stat().st_size < 2_300
+    line = json.loads(files[0].read_text().splitlines()[-1])
+    assert line["event"] == "session failed"
+    assert line["level"] == "error"
+    assert line["session_id"] == "cron:a:299"
+    for folder in (one.root, one.logs, one.mirrors, one.work, one.artifacts):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidValue, match=r"file.state cannot be made"):
+        Places(root=tmp_path / "file" / "state").make()
