@@ -23,7 +23,9 @@ def test_the_log_is_private_json_and_begins_anew_when_it_is_full(
     write_log(one)
     for number in range(300):
         log(logging.ERROR, "session failed", {"session_id": f"cron:a:{number}", "end": "status 3"})
+    # The last one is what processes that rotate at the same time agree by.
     files = sorted(one.logs.glob("dispatcher.log*"))
+    assert files.pop().suffix == ".lock"
     assert [path.name for path in files] == [
         "dispatcher.log", *(f"dispatcher.log.{number}" for number in range(1, 6))
     ]  # fmt: skip
