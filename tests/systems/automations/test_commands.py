@@ -59,6 +59,17 @@ def test_dispatch_starts_what_is_due_and_says_what_it_passed_over(
     ]  # fmt: skip
 
 
+def test_a_dispatch_that_waits_says_which_sessions_could_not_be_started(
+    headway: Headway, folder: Path, repository: Path
+) -> None:
+    write(folder, entry("good", repository), entry("gone", folder / "gone"))
+    assert headway("migrate").code == 0
+    result = headway("automations", "dispatch", "--wait", "--json").document
+    assert result["dispatched"] == 1
+    assert [one["automation_id"] for one in result["errors"]][:1] == ["gone"]
+    assert "does not appear to be a git repository" in result["errors"][0]["error"]
+
+
 def test_sessions_go_on_behind_a_dispatch_that_has_returned(
     headway: Headway, folder: Path, repository: Path
 ) -> None:

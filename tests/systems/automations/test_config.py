@@ -99,6 +99,12 @@ def test_tables_of_an_entry_belong_to_it():
     assert config.dispatcher.max_concurrent == 1
 
 
+def test_a_key_that_is_misspelt_is_told_rather_than_that_it_is_missing():
+    config = parsed(VALID.replace("command", "comand"))
+    (fault,) = config.faults
+    assert fault.error == "there is no key 'comand'; did you mean command?"
+
+
 def test_a_wrong_key_of_the_dispatcher_leaves_the_others_as_they_are():
     head = '[dispatcher]\nmax_concurrent = 5\nlog_level = "loud"\n'
     config = parsed(f"{head}[dispatcher.notification]\non_error = true\n\n{VALID}")

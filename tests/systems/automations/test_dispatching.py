@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from headway.app import App
+from headway.contract.definitions import DefineRequest
 from headway.contract.views import JobsQuery, TimetableQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL
@@ -234,6 +235,33 @@ async def test_an_edited_schedule_does_not_fire_for_what_it_never_missed(tmp_pat
         await one.until(applied)
         (view,) = await one.rig.store.read(TimetableQuery())
         assert view.last_fired is None or view.last_fired > view.first_seen_at
+
+
+async def test_an_entry_that_another_server_removed_meanwhile_keeps_no_edit_from_being_applied(
+    tmp_path, repository, monkeypatch
+):
+    url = f"sqlite:///{tmp_path}/h.db"
+    good, old = (entry(name, repository, schedule="at 09:00") for name in ("good", "old"))
+    async with service(tmp_path, url, good, old) as one:
+        store = one.rig.store
+        define = store.define
+
+        async def beaten(request: DefineRequest) -> int:
+            monkeypatch.setattr(store, "define", define)
+            await define(request)
+            return await define(request)
+
+        monkeypatch.setattr(store, "define", beaten)
+        one.write(good)
+
+        async def removed() -> bool:
+            return [view.spec.name for view in await store.read(TimetableQuery())] == [
+                "automation:good"
+            ]
+
+        await one.until(removed)
+        one.write(good, entry("new", repository))
+        await one.ended("new")
 
 
 async def test_an_edit_that_a_session_reads_first_is_applied_all_the_same(tmp_path, repository):

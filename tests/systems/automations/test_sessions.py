@@ -296,6 +296,7 @@ async def test_a_setup_says_what_git_said_and_whether_it_will_fail_again(
     more = {} if ref is None else {"ref": ref}
     end = await play(tmp_path, automation(url.format(tmp=tmp_path), "true", **more)).end()
     assert said in str(end)
+    assert "; ;" not in str(end)
     assert end.permanent is permanent
 
 

@@ -51,7 +51,6 @@ FileName = Annotated[
 ]
 Name = Annotated[str, typer.Argument(metavar="AUTOMATION", help="Its id.")]
 LONGEST_SESSION = "365d"
-LINES = 200
 
 
 @command(app, default=True)
@@ -193,7 +192,7 @@ def logs(
     which: Annotated[
         str, typer.Argument(metavar="SESSION", help="A session's id, or an automation's.")
     ],
-    lines: Annotated[int, typer.Option(min=1, help="The last so many lines.")] = LINES,
+    lines: Annotated[int, typer.Option(min=1, help="The last so many lines.")] = 200,
     file: FileName = None,
 ) -> None:
     """Shows what a session printed; of an automation, its newest session.
@@ -346,11 +345,10 @@ async def _dispatch(
         event_loop.on_signals(lambda _: worker.stop(now=True))
         while not working.done() and not await is_settled(store):
             await REAL.pause(0.1)
-        result = (await survey(store, dispatcher, begun)).document()
-        tell(result)
+        tell((await survey(store, dispatcher, begun)).document())
         worker.stop()
         await working
-        return result
+        return (await survey(store, dispatcher, begun)).document()
 
 
 def _in_background(session: Session, file: Path | None) -> dict[str, Any]:

@@ -372,7 +372,8 @@ def _validated(model: type[Any], values: object, chunk: _Chunk) -> Any:  # noqa:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        found = error.errors(include_url=False, include_input=False)
+        first = min(found, key=lambda one: one["type"] != "extra_forbidden")
         keys = [part for part in first["loc"] if isinstance(part, str)] or ["automation"]
         if first["type"] == "extra_forbidden":
             said = f"there is no key {keys[-1]!r}; "

@@ -28,7 +28,7 @@ from headway.contract.definitions import (
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.store import Store
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
-from headway.core.errors import InvalidValue, StoreError
+from headway.core.errors import HeadwayError, InvalidValue, StoreError
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateNeed, GateSpec
 from headway.core.job import NewJob, derived_id
@@ -41,7 +41,7 @@ from headway.runtime.app import App
 from headway.runtime.chores.timetable import TimetableChore
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
-from headway.runtime.persist import PASSING, persist
+from headway.runtime.persist import persist
 from headway.runtime.timing import REAL, Timing
 from headway.systems.automations.config import HOUR_MS, Automation, Config, Fault, read_config
 from headway.systems.automations.notices import Event, Notices
@@ -313,7 +313,8 @@ class Dispatcher:
             if not self.applied:
                 try:
                     await self.sync(store)
-                except PASSING as error:
+                except HeadwayError as error:
+                    # Also of another server that follows the same edit: it may have been faster.
                     log(logging.WARNING, "edits wait for the store", {"error": str(error)})
                 else:
                     log(logging.INFO, "file applied", {"automations": len(self.config.automations)})

@@ -158,7 +158,7 @@ class Supervisor:
             self.log.note(f"{self.step}: {error}")
             reason = SETUP_REASON
         if reason == SETUP_REASON and not error:
-            error = "; ".join(self.log.last.decode(errors="replace").split("\n")).strip("; ")
+            error = "; ".join(filter(None, self.log.last.decode(errors="replace").split("\n")))
         self._keep(failed=reason != "exit" or bool(status))
         self.log.note(f"ended: {reason}" + ("" if status is None else f", status {status}"))
         return {
