@@ -320,6 +320,25 @@ async def test_a_provider_that_is_away_is_tried_again_then_the_next_channel(
         assert told["channel"] == "sms"
 
 
+async def test_an_opt_out_while_a_provider_is_away_is_no_failure(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada()
+        notify.email.answers.append(Unavailable("no route"))
+        one = await notify.send()
+
+        async def put_back() -> bool:
+            job = await notify.job(one)
+            return [run.outcome for run in job.runs] == ["failed"]
+
+        await notify.until(put_back)
+        change = {"preferences": {"opt_out": ["email"]}}
+        await notify.ok("PATCH", "/recipients/ada", change)
+        await notify.call("POST", f"/v1/jobs/{one}/run-now", {})
+        told = await notify.becomes(one, "SKIPPED")
+        assert told["reason"] == "opted out of email"
+        assert len(notify.email.got) == 1
+
+
 async def test_an_answer_that_is_lost_is_reported_and_never_sent_again(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 from headway.contract.signals import Signal, SignalKind
+from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue, LeaseLost, StoreError
 from headway.runtime.answers import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
@@ -103,7 +104,7 @@ async def deliver(desk: Desk, job: Job, args: Args) -> Back:
         raise Dead(_failed(desk, channel, f"there is no recipient {job.subject!r} any more"))
     why_not = _why_not(desk, recipient, channel, args.category)
     if why_not:
-        return _passed_over(desk, job, args, recipient, channel, why_not)
+        return await _passed_over(desk, job, args, recipient, channel, why_not)
     if args.category not in desk.settings.urgent:
         until = quiet_until(recipient, now)
         if until is not None:
@@ -129,7 +130,7 @@ def _why_not(desk: Desk, recipient: Recipient, channel: Channel, category: str) 
     return "" if channel in desk.senders else f"nothing sends by {channel}"
 
 
-def _passed_over(
+async def _passed_over(
     desk: Desk, job: Job, args: Args, recipient: Recipient, channel: Channel, why: str
 ) -> Back:
     following = _next(args, channel)
@@ -138,8 +139,10 @@ def _passed_over(
     others = (Channel(one) for one in args.channels if one != channel)
     reasons = [one for one in (_why_not(desk, recipient, c, args.category) for c in others) if one]
     reason = "; ".join((*reasons, why))
-    if job.attempt > 1:
-        # A channel before was refused.
+    view = await desk.store.read(JobQuery(id=job.id)) if job.attempt > 1 else None
+    runs = () if view is None else view.runs
+    if any(one.outcome == "failed" and one.stage != channel for one in runs):
+        # By a channel before nothing arrived; of this one only the wish is known.
         raise Dead(_failed(desk, channel, f"no channel is left: {reason}"))
     desk.tally.happened(Event.OUTCOME, f"{channel}:{Status.SKIPPED}")
     return {"status": Status.SKIPPED, "channel": channel, "reason": reason}
