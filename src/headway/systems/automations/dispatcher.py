@@ -270,9 +270,8 @@ class Dispatcher:
                 yield on
             return
         yield DeclareEntry(spec=spec)
-        if known is not None:
-            # What the new schedule would have fired before it was written is not missed.
-            yield from (replace(on, enabled=False), on)
+        if known is not None and not known.spec.enabled:
+            yield on
 
     def failed_for_good(self, entries: Iterable[EntryView]) -> dict[str, str]:
         """Return the entries that are skipped until they are edited, each with the reason."""

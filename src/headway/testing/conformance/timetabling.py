@@ -186,6 +186,19 @@ class TimetableGroup(ConformanceGroup):
         assert (await fire(rig, new.revision, 2)).fired == ()
         assert len((await fire(rig, new.revision, 4)).fired) == 1
 
+    async def test_changed_schedule_has_missed_nothing_and_changed_job_what_it_had_missed(
+        self, rig: Rig
+    ) -> None:
+        old = await declare(rig)
+        await fire(rig, old.revision, 1, ahead=1)
+        rig.clock.advance(5 * MINUTE_MS)
+        assert (await declare(rig, overlap="one")).ahead_until is None
+        new = await declare(rig, 2 * MINUTE_MS, overlap="one")
+        assert new.ahead_until == minute(5)
+        await rig.define(RemoveEntry(name=NAME))
+        rig.clock.advance(MINUTE_MS)
+        assert (await declare(rig)).ahead_until == minute(6)
+
     async def test_changed_entry_leaves_a_fire_that_is_to_be_tried_again(self, rig: Rig) -> None:
         old = await declare(rig)
         await fire(rig, old.revision, 1, 2)

@@ -198,9 +198,11 @@ def _declare_entry(step: Step, item: DeclareEntry, request: DefineRequest) -> Di
         if spec == row.spec:
             return None
     _drop_fires(step, row)
+    # A new schedule has missed nothing; the same one still makes up for an outage.
+    same = row.spec is not None and row.spec.schedule == spec.schedule
+    row.ahead_until = None if same else step.ledger.now
     row.spec = spec
     row.revision += 1
-    row.ahead_until = None
     step.ledger.entries.save(row)
     return "declare entry", spec.name, f"revision {row.revision}"
 

@@ -30,6 +30,11 @@ local function make(spec)
   return 'declare entry', spec.name, ''
 end
 
+-- An entry has one of the three.
+local function schedule_of(spec)
+  return { cron = spec.cron, every = spec.every, at = spec.at }
+end
+
 -- Code says when an entry fires. Returns what goes on the trail, nil when nothing changed.
 function EntryChanges.declare(step, spec)
   local row = Entries.load(spec.name)
@@ -45,9 +50,14 @@ function EntryChanges.declare(step, spec)
     end
   end
   drop_fires(step, row)
+  -- A new schedule has missed nothing; the same one still makes up for an outage.
+  local same = row.spec ~= nil and Alike.same(schedule_of(spec), schedule_of(row.spec))
+  row.ahead_until = nil
+  if not same then
+    row.ahead_until = Time.now
+  end
   row.spec = spec
   row.revision = row.revision + 1
-  row.ahead_until = nil
   Entries.save(row)
   return 'declare entry', spec.name, 'revision ' .. Codec.digits(row.revision)
 end
