@@ -2,9 +2,9 @@
 # Where pip looks for packages is left to your own pip settings.
 
 PYTHON  ?= python3
-# Processes that `make test` spreads over. Tests wait for servers half of their time: hence one more
+# Processes that `make test` spreads over. Tests wait for servers half of their time: hence two more
 # than there are cores.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 + (os.cpu_count() or 1))')
 # Passed on to the program behind a verb: make demo ARGS="--for 30"
 ARGS    ?=
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -36,26 +35,19 @@ def lost_server() -> Iterator[RedisServer]:
 class World:
     """The outside world: the leads' table in PostgreSQL, and who is on the phone."""
 
-    url: str
+    link: psycopg.AsyncConnection
     table: str = field(default_factory=lambda: f"lead_{uuid4().hex}")
     dialled: Counter[int] = field(default_factory=Counter)
     talking: set[int] = field(default_factory=set)
     most: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    @asynccontextmanager
-    async def query(self, text: str, *values: object) -> AsyncIterator[psycopg.AsyncCursor]:
-        async with await psycopg.AsyncConnection.connect(self.url) as connection:
-            yield await connection.execute(text.format(lead=self.table), values)
-
-    async def write(self, text: str, *values: object) -> None:
-        async with self.query(text, *values):
-            pass
+    async def write(self, text: str, *values: object) -> psycopg.AsyncCursor:
+        return await self.link.execute(text.format(lead=self.table).encode(), values)
 
     async def rows(self, state: str) -> list[tuple[int, str, object]]:
         where = "SELECT id, line, since FROM {lead} WHERE state = %s ORDER BY id"
-        async with self.query(where, state) as found:
-            return await found.fetchall()
+        return await (await self.write(where, state)).fetchall()
 
     def dial(self, lead: int) -> None:
         self.dialled[lead] += 1
@@ -74,6 +66,16 @@ class World:
                 self.changed.clear()
                 # The store is looked at as well, and nothing here is told when that changes.
                 await hw.Timing().wait(self.changed, 0.05)
+
+
+@pytest.fixture
+async def world(
+    fast_postgres_server: PostgresServer | GivenPostgres,
+) -> AsyncIterator[World]:
+    # One connection for all: one that a cancelled handler is opening is closed by nobody.
+    url = fast_postgres_server.url
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as link:
+        yield World(link)
 
 
 def declare(app: hw.App, world: World) -> None:
@@ -118,9 +120,8 @@ async def changed(app: hw.App) -> bool:
 
 
 async def test_lost_redis_is_rebuilt_while_calls_are_on_and_nobody_is_called_twice(
-    lost_server: RedisServer, fast_postgres_server: PostgresServer | GivenPostgres
+    lost_server: RedisServer, world: World
 ) -> None:
-    world = World(fast_postgres_server.url)
     await world.write("CREATE TABLE {lead} (id int, state text, line text, since timestamptz)")
     await world.write(
         "INSERT INTO {lead} SELECT id, 'pending' FROM generate_series(1, %s) AS id", LEADS
