@@ -91,6 +91,8 @@ async def run(
             serving(store, folder, phones, port, gardens) as served,
         ):
             _greet(console, served.url, phones.url)
+            if gardens is not None:
+                gardens.connect(served.url)
             calls = CallCentre(served.url, phones, asked.seed, picture.tell)
             repairs = Repairs(served.url, phones, asked.seed, picture.tell)
             newsroom = Newsroom(served.url, inbox, asked.seed, picture.tell)
@@ -162,7 +164,7 @@ async def _work(
     coming = [asyncio.create_task(one) for one in works]
     finishing = [mail.finish, repairs.finish, newsroom.finish]
     if gardens is not None:
-        coming.append(asyncio.create_task(gardens.work(served.url)))
+        coming.append(asyncio.create_task(gardens.work()))
         finishing.append(gardens.finish)
     for task in (*working, *coming):
         task.add_done_callback(lambda _: over.set())

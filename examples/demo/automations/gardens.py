@@ -140,15 +140,15 @@ class Gardens:
             _git("-C", str(path), "update-ref", "refs/heads/main", first)
         self._write(enabled=True)
 
-    async def work(self, url: str) -> None:
-        """Start a session by hand now and then, and tell what the journal says, until cancelled.
-
-        Args:
-            url: of the server.
-        """
+    def connect(self, url: str) -> None:
+        """Ask the server at a URL from now on: it has begun to run sessions."""
         self._server = Asking(url)
+
+    async def work(self) -> None:
+        """Start a session by hand now and then, and tell what the journal says, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._by_hand(self._server))
+            if self._server is not None:
+                tasks.create_task(self._by_hand(self._server))
             while True:
                 self.watch()
                 await asyncio.sleep(0.5)

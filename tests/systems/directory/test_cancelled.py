@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 from pathlib import Path
+from threading import Event
+from typing import Any
 
+import aiosqlite.core
+import pytest
 from sqlalchemy import text
 
 from headway.runtime.timing import REAL
@@ -43,3 +48,37 @@ async def test_writers_need_not_wait_for_those_who_were_cancelled_at_any_moment(
             await write(directory)
     finally:
         await directory.close()
+
+
+async def test_closing_waits_for_the_threads_of_those_who_were_cancelled_while_they_connected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    connects, go_on = Event(), Event()
+
+    class Slow:
+        @staticmethod
+        def connect(*args: Any, **options: Any) -> sqlite3.Connection:
+            connects.set()
+            go_on.wait()
+            return sqlite3.connect(*args, **options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(sqlite3, name)
+
+    directory = Directory(f"sqlite:///{tmp_path}/directory.db")
+    await directory.open()
+    monkeypatch.setattr(aiosqlite.core, "sqlite3", Slow())
+    looks = [asyncio.create_task(look(directory)) for _ in range(2)]
+    await asyncio.to_thread(connects.wait)
+    for one in looks:
+        one.cancel()
+    await asyncio.gather(*looks, return_exceptions=True)
+
+    closing = asyncio.create_task(directory.close())
+    await asyncio.wait([closing], timeout=0.1)
+    waited = not closing.done()
+    go_on.set()
+    await closing
+
+    # Its thread would tell an event loop that may be closed by then.
+    assert waited

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 
+import aiosqlite
 from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
@@ -75,6 +78,7 @@ class Directory:
         self._url = _read(url)
         self._engine: AsyncEngine | None = None
         self._schemas: dict[str, Schema] = {}
+        self._threads: list[Thread] = []
 
     def needs(self, schema: Schema) -> None:
         """Says that these tables must be there once it is open."""
@@ -94,11 +98,11 @@ class Directory:
         """
         if self._engine is not None:
             return
-        engine = _engine(self._url)
+        engine = _engine(self._url, self._connect)
         try:
             await self._migrate(engine)
         except BaseException:
-            await engine.dispose()
+            await self._dispose(engine)
             raise
         self._engine = engine
 
@@ -112,11 +116,11 @@ class Directory:
             StoreUnavailable: the database cannot be reached.
             SchemaMismatch: the tables are newer than this program, or it may not change them.
         """
-        engine = _engine(self._url)
+        engine = _engine(self._url, self._connect)
         try:
             return await self._migrate(engine)
         finally:
-            await engine.dispose()
+            await self._dispose(engine)
 
     async def _migrate(self, engine: AsyncEngine) -> list[Migrated]:
         done: list[Migrated] = []
@@ -130,7 +134,26 @@ class Directory:
         """Closes its connections; it may be opened again."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            await engine.dispose()
+            await self._dispose(engine)
+
+    async def _dispose(self, engine: AsyncEngine) -> None:
+        await engine.dispose()
+        # No pool knows the connections of those who were cancelled. Their threads answer to this
+        # event loop once more before they end, so it may not be closed earlier.
+        threads, self._threads = self._threads, []
+        for thread in threads:
+            if thread.is_alive():
+                await asyncio.to_thread(thread.join, BUSY_S)
+
+    def _connect(self, *args: Any, **options: Any) -> aiosqlite.Connection:  # noqa: ANN401
+        """What SQLAlchemy does to connect to SQLite, and keeps the connection's thread."""
+        made = aiosqlite.connect(*args, **options)
+        # The driver has no other way to it.
+        thread = made._thread  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        thread.daemon = True
+        self._threads = [one for one in self._threads if one.is_alive()]
+        self._threads.append(thread)
+        return made
 
     @property
     def place(self) -> str:
@@ -182,7 +205,7 @@ def _read(url: str) -> URL:
     return found.set(drivername=driver)
 
 
-def _engine(url: URL) -> AsyncEngine:
+def _engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngine:
     if url.get_backend_name() != "sqlite":
         return create_async_engine(url, pool_pre_ping=True)
     # Each connection is a thread: those beyond a pool's size would come and go all the time.
@@ -191,7 +214,8 @@ def _engine(url: URL) -> AsyncEngine:
     size = {} if in_memory else {"pool_size": CONNECTIONS, "max_overflow": 0}
     if not in_memory:
         _make_private(str(url.database))
-    engine = create_async_engine(url, connect_args={"timeout": BUSY_S}, **size)
+    options = {"timeout": BUSY_S, "async_creator_fn": connect}
+    engine = create_async_engine(url, connect_args=options, **size)
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "begin", _begin)
     event.listen(engine.sync_engine, "invalidate", _let_go)
