@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import headway as hw
+from headway.core.job import NewJob, derived_id
 from headway.runtime.timing import Timing
 from headway.runtime.worker.reports import PROGRESS_EVERY
 from headway.stores import open_store
@@ -72,6 +73,21 @@ async def test_last_attempt_is_an_error_with_its_traceback(
     assert line == ("ERROR", f"job dead kind=work id={sent.id} attempt=1 error='ValueError: boom'")
     assert "in work" in caplog.text
     assert "and more" in caplog.text
+
+
+async def test_jobs_that_a_claim_finds_expired_are_logged(
+    app: hw.App, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job()
+    async def work() -> None: ...
+
+    expired = NewJob(id=derived_id("expired"), kind="work", lane="default", expires_at=1)
+    await store.enqueue([expired])
+    later = await app.send_async(work)
+    async with working(app, chores=False):
+        await store.ends(later.id)
+    line = ("ERROR", f"job dead kind=work id={expired.id} attempt=0 error='expired'")
+    assert lines(caplog) == [line]
 
 
 def _raise(error: BaseException) -> Any:

@@ -86,6 +86,7 @@ class ClaimReply:
         again: ask again at once: more may be claimable, or flows were left unexamined.
         after: to be given to the next claim.
         seen: to be given to `wait`.
+        dead: ids of the jobs that the claim found out of time, and ended.
     """
 
     jobs: list[Claimed]
@@ -95,6 +96,7 @@ class ClaimReply:
     again: bool = False
     after: Mapping[str, int] = field(default_factory=dict[str, int])
     seen: int = 0
+    dead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -50,6 +50,15 @@ async def test_what_is_there_is_pulled_at_once(store: Counted, lobby: Lobby) -> 
     assert pulled.lease_until == pulled.now + 30_000
 
 
+async def test_jobs_that_a_pull_finds_expired_are_logged(
+    store: Counted, lobby: Lobby, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.enqueue([job(1, expires_at=1)])
+    assert not (await lobby.pull(pull("w"))).jobs
+    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert line == f"job dead kind=dial id={job(1).id} attempt=0 error='expired'"
+
+
 async def test_who_may_not_wait_is_told_that_there_is_nothing(lobby: Lobby) -> None:
     pulled = await lobby.pull(pull("w"))
     assert not pulled.jobs

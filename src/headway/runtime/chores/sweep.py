@@ -6,6 +6,7 @@ import logging
 
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, StatsQuery
+from headway.core.errors import StoreError
 from headway.core.job import TRAIL_KEPT_MS
 from headway.runtime.persist import PASSING
 from headway.runtime.timing import Timing
@@ -36,8 +37,7 @@ class Sweep:
         while True:
             try:
                 reply = await self._store.sweep(SWEEP_SIZE, keep_trail_ms=self._keep_trail_ms)
-                if reply.dead:
-                    await self._log_dead(reply.dead)
+                await log_dead(self._store, reply.dead)
                 if reply.again:
                     await self._timing.pause(0)
                 else:
@@ -45,16 +45,6 @@ class Sweep:
             except PASSING as error:
                 _log.warning("sweep: %s", error)
                 await self._timing.pause(LONGEST)
-
-    async def _log_dead(self, ids: tuple[str, ...]) -> None:
-        """Log a line for each: no worker does it, for these jobs ended without one."""
-        jobs = (await self._store.read(JobsQuery(ids=ids[:DEAD_LOGGED]))).rows
-        for job in jobs:
-            error = job.error or job.reason
-            said = {"kind": job.kind, "id": job.id, "attempt": job.attempt, "error": error}
-            _log.error("job dead kind=%(kind)s id=%(id)s attempt=%(attempt)d error=%(error)r", said)
-        if len(ids) > len(jobs):
-            _log.error("dead without a line of their own: %d more jobs", len(ids) - len(jobs))
 
     async def _rest(self, next_at: int | None) -> None:
         """Waits for the moment, by the store's time, but not for longer than the longest rest."""
@@ -71,3 +61,21 @@ class Sweep:
             return False
         about = 1000 * self._timing.monotonic() + self._ahead_ms
         return next_at - about > 1000 * (LONGEST + MARGIN)
+
+
+async def log_dead(store: Store, ids: tuple[str, ...]) -> None:
+    """Log a line for each, if any: no handler does it, for these jobs ended without one."""
+    if not ids:
+        return
+    try:
+        jobs = (await store.read(JobsQuery(ids=ids[:DEAD_LOGGED]))).rows
+    except StoreError as error:
+        some = ", ".join(ids[:DEAD_LOGGED])
+        _log.error("%d jobs dead ids=%s; the store does not say why: %s", len(ids), some, error)
+        return
+    for job in jobs:
+        error = job.error or job.reason
+        said = {"kind": job.kind, "id": job.id, "attempt": job.attempt, "error": error}
+        _log.error("job dead kind=%(kind)s id=%(id)s attempt=%(attempt)d error=%(error)r", said)
+    if len(ids) > len(jobs):
+        _log.error("dead without a line of their own: %d more jobs", len(ids) - len(jobs))

@@ -9,6 +9,7 @@ from headway.contract.claims import ClaimReply, ClaimRequest, LaneOrder
 from headway.contract.store import Store
 from headway.core.errors import StoreError
 from headway.core.job import MAX_BATCH
+from headway.runtime.chores.sweep import log_dead
 from headway.runtime.persist import PASSING, persist
 from headway.runtime.timing import Timing
 from headway.runtime.worker.floor import Floor
@@ -182,6 +183,7 @@ class Claimer:
         if n > free:
             self._only_gated = gated == len(reply.jobs)
         self._prefetch.mark(received, self._floor.done, took=received - sent, idle=idle)
+        await log_dead(self._store, reply.dead)
         return reply, gated
 
     async def _sleep(self, reply: ClaimReply, *, limited: bool) -> None:

@@ -13,6 +13,7 @@ from headway.contract.claims import Claimed, ClaimReply, ClaimRequest
 from headway.contract.outcomes import Released, SettleRequest
 from headway.contract.store import Store
 from headway.core.errors import OutcomeUnknown, StoreError
+from headway.runtime.chores.sweep import log_dead
 from headway.runtime.persist import persist
 from headway.runtime.timing import Timing
 from headway.server.pulling.line import Look
@@ -156,6 +157,7 @@ class Claiming:
             self._brought.move_to_end(request.worker)
             if len(self._brought) > MOST_REMEMBERED:
                 self._brought.popitem(last=False)
+        await log_dead(self._store, reply.dead)
         return reply, is_repeat
 
     async def _undo(self, worker: str, claim: asyncio.Future[tuple[ClaimReply, bool]]) -> None:

@@ -48,6 +48,11 @@ class Step:
             self.load((job,))
         return self.rows.get(job)
 
+    @property
+    def dead(self) -> list[str]:
+        """The jobs that the step has made dead, as long as it loads none that were."""
+        return sorted(row.id for row in self.rows.values() if row.state is State.DEAD)
+
     def changed(self, row: JobRow) -> None:
         """The row is to be written."""
         self.rows[row.id] = self.dirty[row.id] = row

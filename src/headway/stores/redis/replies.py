@@ -118,6 +118,7 @@ class _Claimed(msgspec.Struct):
     again: bool
     after: list[tuple[str, int]]
     next_at: int | None = None
+    dead: tuple[str, ...] = ()
 
 
 told_of = msgspec.msgpack.Decoder(Told).decode
@@ -256,6 +257,7 @@ def claim_reply(value: msgspec.Raw, now: int) -> ClaimReply:
         next_at=told.next_at,
         again=told.again,
         after=dict(told.after),
+        dead=told.dead,
     )
 
 

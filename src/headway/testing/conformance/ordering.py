@@ -137,6 +137,15 @@ class SchedulingGroup(ConformanceGroup):
         rig.clock.advance(5_001)
         assert await rig.worker().take_ids(5) == [good.id]
 
+    async def test_claim_names_the_jobs_that_it_finds_expired(self, rig: Rig) -> None:
+        expired = [await rig.add(expires_at=rig.clock() + 5_000) for _ in range(2)]
+        good = await rig.add()
+        rig.clock.advance(5_001)
+        reply = await rig.worker().ask(5)
+        assert [one.id for one in reply.jobs] == [good.id]
+        assert reply.dead == tuple(sorted(one.id for one in expired))
+        assert (await rig.worker().ask(5)).dead == ()
+
     async def test_job_that_started_once_never_expires(self, rig: Rig) -> None:
         job = await rig.add(expires_at=rig.clock() + 5_000)
         worker = rig.worker()

@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
+import aiosmtplib
 import pytest
 
 from headway.runtime.timing import REAL, Timing
@@ -201,6 +202,27 @@ async def test_a_server_that_does_not_answer_before_it_was_sent_nothing(tmp_path
     async with (
         smtp(tmp_path, RCPT="wait") as box,
         sender(box, When(lambda: box.sessions)) as one,
+    ):
+        outcome = await one.send(message(TO))
+    assert outcome == Unavailable("the server did not answer in time")
+
+
+async def test_a_limit_that_ends_as_a_reply_comes_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    real = aiosmtplib.SMTP.mail
+
+    async def mail(client: aiosmtplib.SMTP, *args: Any) -> object:
+        reply = await real(client, *args)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return reply  # as `asyncio.wait_for` may do
+
+    monkeypatch.setattr(aiosmtplib.SMTP, "mail", mail)
+    async with (
+        smtp(tmp_path, RCPT="wait") as box,
+        sender(box, When(lambda: box.sessions), timeout="1s") as one,
     ):
         outcome = await one.send(message(TO))
     assert outcome == Unavailable("the server did not answer in time")

@@ -28,10 +28,11 @@ EXPIRIES = 1_000
 def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
     """See `Store.claim`."""
     check_claim(request)
-    worker = _worker(ledger, request)
+    dead: list[str] = []
+    worker = _worker(ledger, request, dead)
     if request.request <= worker.request:
-        return _repeat(ledger, request, worker)
-    _let_time_pass(ledger, request)
+        return _repeat(ledger, request, worker, dead)
+    _let_time_pass(ledger, request, dead)
     work = _Work(ledger, request)
     work.run()
     if work.jobs or worker.lease_until < ledger.now + request.lease_ms // 2:
@@ -48,6 +49,7 @@ def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
         next_at=work.next_at(),
         again=work.again or len(work.jobs) >= request.n,
         after=work.after,
+        dead=tuple(dead),
     )
 
 
@@ -68,7 +70,7 @@ def check_claim(request: ClaimRequest) -> None:
         raise InvalidValue(message, hint="both at least 1")
 
 
-def _worker(ledger: Ledger, request: ClaimRequest) -> WorkerRow:
+def _worker(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> WorkerRow:
     worker = ledger.workers.load(request.worker)
     if worker is None:
         return WorkerRow(id=request.worker)
@@ -77,10 +79,13 @@ def _worker(ledger: Ledger, request: ClaimRequest) -> WorkerRow:
         step = Step(ledger)
         lapse(step, worker)
         step.flush()
+        dead += step.dead
     return worker
 
 
-def _repeat(ledger: Ledger, request: ClaimRequest, worker: WorkerRow) -> ClaimReply:
+def _repeat(
+    ledger: Ledger, request: ClaimRequest, worker: WorkerRow, dead: list[str]
+) -> ClaimReply:
     rows: list[JobRow] = []
     if request.request == worker.request:
         rows = ledger.jobs.taken_by(request.worker, request.request)
@@ -90,6 +95,7 @@ def _repeat(ledger: Ledger, request: ClaimRequest, worker: WorkerRow) -> ClaimRe
         lease_until=worker.lease_until,
         next_at=ledger.now,
         again=True,
+        dead=tuple(dead),
     )
 
 
@@ -113,7 +119,7 @@ def _claimed_again(ledger: Ledger, row: JobRow) -> Claimed:
     )
 
 
-def _let_time_pass(ledger: Ledger, request: ClaimRequest) -> None:
+def _let_time_pass(ledger: Ledger, request: ClaimRequest, dead: list[str]) -> None:
     step = Step(ledger)
     if expire(step, EXPIRIES):
         # What ended must be written before what is due is promoted: it may be the same job.
@@ -122,6 +128,7 @@ def _let_time_pass(ledger: Ledger, request: ClaimRequest) -> None:
     for lane, _ in request.lanes:
         promote(step, lane)
     step.flush()
+    dead += step.dead
 
 
 class _Work:

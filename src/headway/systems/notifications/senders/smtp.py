@@ -77,9 +77,10 @@ class Smtp:
         if isinstance(written, str):
             return Refused(written)
         to = cast("Address", read_address(message.to)).addr_spec
-        delivery = _Delivery(self._from.addr_spec, to, written)
+        limit = self._timing.limit(self._settings.timeout / 1000)
+        delivery = _Delivery(self._from.addr_spec, to, written, limit)
         try:
-            async with self._timing.limit(self._settings.timeout / 1000), self._places:
+            async with limit, self._places:
                 return await self._deliver(delivery)
         except TimeoutError:
             return delivery.failed("the server did not answer in time")
@@ -155,15 +156,29 @@ class Smtp:
 class _Delivery:
     """One message on its way."""
 
-    def __init__(self, from_: str, to: str, content: bytes) -> None:
+    def __init__(self, from_: str, to: str, content: bytes, limit: asyncio.Timeout) -> None:
         self.begun = False
+        self._limit = limit
         self._from, self._to, self._content = from_, to, content
 
     async def send(self, client: SMTP) -> None:
         await client.mail(self._from)
+        self._look_at_limit()
         await client.rcpt(self._to)
+        self._look_at_limit()
         self.begun = True
         await client.data(self._content)
+
+    def _look_at_limit(self) -> None:
+        """Raise what the limit raised, if a reply that came with it made the client lose that.
+
+        `asyncio.wait_for` of Python 3.11 swallows a cancellation that arrives with its result.
+
+        Raises:
+            CancelledError: the limit has ended.
+        """
+        if self._limit.expired():
+            raise asyncio.CancelledError
 
     def failed(self, why: str) -> Outcome:
         return Unsure(f"{why}, after the message was sent") if self.begun else Unavailable(why)

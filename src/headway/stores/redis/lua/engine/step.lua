@@ -53,6 +53,18 @@ function Step.row(step, id)
   return step.rows[id]
 end
 
+-- The jobs that the step has made dead, as long as it loads none that were.
+function Step.dead(step)
+  local ids = {}
+  for id, row in pairs(step.rows) do
+    if row.state == 'dead' then
+      ids[#ids + 1] = id
+    end
+  end
+  table.sort(ids)
+  return ids
+end
+
 -- The row is to be written.
 function Step.changed(step, row)
   step.rows[row.id] = row

@@ -11,7 +11,13 @@ local TIMERS = 100
 -- Jobs that never started in time that one claim ends.
 local EXPIRIES = 1000
 
-local function worker_of(request)
+local function append(ids, more)
+  for _, id in ipairs(more) do
+    ids[#ids + 1] = id
+  end
+end
+
+local function worker_of(request, dead)
   local worker = Workers.load(request.worker)
   if worker == nil then
     return Workers.new(request.worker)
@@ -21,6 +27,7 @@ local function worker_of(request)
     local step = Step.new()
     Lapse.lapse(step, worker)
     Step.flush(step)
+    append(dead, Step.dead(step))
   end
   return worker
 end
@@ -97,7 +104,7 @@ local function tell_row(telling, row)
   }
 end
 
-local function reply(telling, worker, next_at, again, after)
+local function reply(telling, worker, next_at, again, after, dead)
   return {
     jobs = telling.jobs,
     flows = telling.flows,
@@ -106,18 +113,19 @@ local function reply(telling, worker, next_at, again, after)
     next_at = next_at,
     again = again,
     after = after,
+    dead = dead,
   }
 end
 
 -- The answer to a request that was answered before: the same runs, as far as they still are.
-local function tell_again(request, worker)
+local function tell_again(request, worker, dead)
   local telling = new_telling()
   if request.request == worker.request then
     for _, row in ipairs(Jobs.taken_by(request.worker, request.request)) do
       tell_row(telling, row)
     end
   end
-  return reply(telling, worker, Time.now, true, {})
+  return reply(telling, worker, Time.now, true, {}, dead)
 end
 
 -- Whether time alone has brought anything about: mostly it has not, and what would deal with it
@@ -135,7 +143,7 @@ local function is_anything_due(request)
   return false
 end
 
-local function let_time_pass(request)
+local function let_time_pass(request, dead)
   if not is_anything_due(request) then
     return
   end
@@ -149,6 +157,7 @@ local function let_time_pass(request)
     Promotion.promote(step, one[1])
   end
   Step.flush(step)
+  append(dead, Step.dead(step))
 end
 
 local function cursors_of(request)
@@ -266,15 +275,16 @@ end
 function Claim.run(request)
   Write.freely()
   Time.keep()
-  local worker = worker_of(request)
+  local dead = {}
+  local worker = worker_of(request, dead)
   if request.request <= worker.request then
-    return tell_again(request, worker)
+    return tell_again(request, worker, dead)
   end
-  let_time_pass(request)
+  let_time_pass(request, dead)
   local work = new_work(request)
   run(work)
   local started = #work.telling.jobs
   keep_worker(worker, request, started)
   local next_at, again, after = outlook(work)
-  return reply(work.telling, worker, next_at, again or started >= request.n, after)
+  return reply(work.telling, worker, next_at, again or started >= request.n, after, dead)
 end

@@ -120,17 +120,6 @@ local function promote_due(step)
   return promoted
 end
 
-local function dead_of(step)
-  local ids = {}
-  for id, row in pairs(step.rows) do
-    if row.state == 'dead' then
-      ids[#ids + 1] = id
-    end
-  end
-  table.sort(ids)
-  return ids
-end
-
 -- Does up to n of each thing. Returns what `SweepReply` tells.
 function Sweep.run(request)
   local n = request.n
@@ -157,7 +146,7 @@ function Sweep.run(request)
     expired = expired,
     promoted = promoted,
     fed = fed,
-    dead = dead_of(step),
+    dead = Step.dead(step),
     removed = removed + lines,
     next_at = earliest(
       Workers.next_lapse(),
