@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from prometheus_client.core import Metric
+from prometheus_client.core import HistogramMetricFamily, Metric
 
 from headway.runtime.latency import percentile
 from headway.server.metrics.families import Family
@@ -22,7 +23,7 @@ class Counted:
 
     Attributes:
         event: of the tally.
-        family: a counter, with one label or none.
+        family: a counter; with several labels, the tally's label holds them all, joined by `:`.
         labels: that are told though nothing was counted under them; empty for those counted.
     """
 
@@ -37,10 +38,51 @@ class Counted:
             samples.put(totals.get((self.event, ""), 0))
             return samples.metric()
         found = {label: times for (one, label), times in totals.items() if one == self.event}
+        if len(self.family.labels) > 1:
+            for label, times in found.items():
+                samples.put(times, *label.split(":"))
+            return samples.metric()
         named = Labels(found)
         for label in self.labels or found:
             samples.put(found.get(label, 0), label if self.labels else named.of(label))
         return samples.metric()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CountedTimes:
+    """A histogram of times in seconds, with one label, of what the tally has counted.
+
+    Attributes:
+        event: of the tally; its labels are the family's and, after a `:`, the bound in ms that a
+            time was not above, or `inf`.
+        sum_event: adds up the ms themselves, under the family's label.
+        family: of the metric.
+        bounds_ms: in growing order, `inf` left out.
+    """
+
+    event: str
+    sum_event: str
+    family: Family
+    bounds_ms: Sequence[int]
+
+    def metric(self, totals: Totals) -> Metric:
+        """As the library takes it."""
+        family = self.family
+        metric = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+        by: dict[str, dict[str, int]] = {}
+        for (event, label), times in totals.items():
+            if event == self.event:
+                name, _, bound = label.partition(":")
+                by.setdefault(name, {})[bound] = times
+        for name, counts in sorted(by.items()):
+            reached = [counts.get(str(bound), 0) for bound in self.bounds_ms]
+            buckets: list[tuple[str, float]] = [
+                (str(bound / 1000), total)
+                for bound, total in zip(self.bounds_ms, accumulate(reached), strict=True)
+            ]
+            total_s = totals.get((self.sum_event, name), 0) / 1000
+            metric.add_metric([name], [*buckets, ("+Inf", sum(counts.values()))], total_s)
+        return metric
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +98,7 @@ class SystemMetrics:
 
     families: Sequence[Family]
     tally: Tally
-    counted: Sequence[Counted]
+    counted: Sequence[Counted | CountedTimes]
     look: Callable[[Overview], Awaitable[Iterable[Metric]]]
 
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:

@@ -21,35 +21,17 @@ SCHEMAS = (Schema(name=NAME, package=f"{__name__}.migrations"), ALERTS)
 """The tables that it needs in the directory."""
 
 
-class _Senders:
-    """Closes the senders with what systems share."""
-
-    def __init__(self, senders: Mapping[Channel, Sender]) -> None:
-        self._senders = senders
-
-    async def open(self) -> None:
-        """Nothing: each connects when it first sends."""
-
-    async def close(self) -> None:
-        """Close the connections of all."""
-        for sender in self._senders.values():
-            await sender.close()
-
-
 def make(
     settings: Mapping[str, object],
     parts: Parts,
     senders: Mapping[Channel, Sender] | None = None,
 ) -> Notifications:
-    """Make the system.
+    """Make the system, of the table [notifications]; nothing is opened or declared.
 
     Args:
-        settings: the table [notifications] of headway.toml.
-        parts: what it shares with other systems.
-        senders: by channel; those of the settings if not given.
-
-    Returns:
-        The system; nothing is opened or declared.
+        settings: as the file or the environment has them.
+        parts: shared with other systems.
+        senders: instead of those of the settings.
 
     Raises:
         InvalidValue: a setting is unknown or unusable.
@@ -59,16 +41,13 @@ def make(
         parts.directory.needs(schema)
     tally = Tally(parts.directory, parts.timing, "notify_tally")
     parts.also(tally)
-    if senders is None:
-        made = make_senders(read.senders, parts)
-        senders = {Channel(name): sender for name, sender in made.items()}
-    parts.also(_Senders(senders))
     desk = Desk(
         settings=read,
         parts=parts,
-        senders=senders,
+        senders=make_senders(read.senders, parts) if senders is None else senders,
         tally=tally,
         reader=Reader(parts.directory),
         thresholds=read_thresholds(read.alerts),
     )
+    parts.also(desk)
     return Notifications(desk)

@@ -32,12 +32,7 @@ _REMOVE = text(
 
 
 class Wanted(NamedTuple):
-    """A key that a new notification has.
-
-    Attributes:
-        digest: see `digest_of`.
-        id: of the notification.
-    """
+    """A key that a new notification has, and that notification's id."""
 
     digest: bytes
     id: str

@@ -25,10 +25,6 @@ _log = logging.getLogger("headway.notifications")
 async def hear(desk: Desk, event: DeliveryEvent) -> Heard:
     """Apply what a provider's verified webhook says; the same again has no further effect.
 
-    Args:
-        desk: of this system.
-        event: of the webhook.
-
     Returns:
         What became of it; KEPT if no notification is known by that id yet.
 
@@ -79,13 +75,9 @@ async def _settle(
 ) -> Heard:
     status = Status.DELIVERED if what.delivered else Status.FAILED
     channel = "" if job is None else job.stage
-    final = Signal(
-        key=key,
-        event=event,
-        body=body_of(Said(status=status, channel=channel)),
-    )
+    final = Signal(key=key, event=event, body=body_of(Said(status=status, channel=channel)))
     if not what.delivered:
-        following = None if job is None else _following(job)
+        following = None if job is None else read_args(job.args).after(job.stage)
         reason = f"{channel}: {what.reason}" if channel else what.reason
         final = Signal(key=key, event=event, decided=Decided.DEAD, reason=reason or "undelivered")
         if following is not None:
@@ -112,12 +104,6 @@ async def _settle(
     if heard in {Heard.APPLIED, Heard.LATE}:
         desk.tally.happened(Event.OUTCOME, f"{channel}:{status}")
     return heard
-
-
-def _following(job: JobView) -> Channel | None:
-    channels = read_args(job.args).channels
-    place = channels.index(job.stage) + 1 if job.stage in channels else len(channels)
-    return Channel(channels[place]) if place < len(channels) else None
 
 
 def _stage_of(job: JobView, key: str) -> str:

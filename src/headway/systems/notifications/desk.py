@@ -60,6 +60,14 @@ class Desk:
         """Where the notifications are."""
         return self.app.store
 
+    async def open(self) -> None:
+        """Nothing: each sender connects when it first sends."""
+
+    async def close(self) -> None:
+        """Close the connections of the senders."""
+        for sender in self.senders.values():
+            await sender.close()
+
     @property
     def app(self) -> App:
         """The app that has this system's kinds.

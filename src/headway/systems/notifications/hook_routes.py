@@ -80,8 +80,8 @@ async def texts(
     """
     exchange = desk.parts.exchange
     came = await take(service, exchange, provider, request)
-    stop = read_stop(exchange.text(provider), came)
-    if stop is not None:
-        await set_sms_opt_out(desk, stop.phone)
+    phone = read_stop(exchange.text(provider), came)
+    if phone is not None:
+        await set_sms_opt_out(desk, phone)
     body, media = exchange.text(provider).reply_text(None)
     return Response(body, media_type=media)

@@ -32,6 +32,8 @@ EARLIEST = 100_000_000_000
 """A moment in ms of 1973: an earlier one was meant in seconds."""
 URGENT, HIGH, NORMAL, LOW = 0, 128, 512, 900
 """Priorities of jobs; smaller first."""
+_AS_GIVEN = {"category", "template", "data", "title", "text", "html"}
+"""What the job's arguments have as the body has it."""
 _OF_PRIORITY = {Priority.HIGH: HIGH, Priority.NORMAL: NORMAL, Priority.LOW: LOW}
 
 
@@ -135,11 +137,6 @@ async def take_in(service: Service, desk: Desk, bodies: Sequence[NotificationBod
     gets no id and sends again: its keys are then held by notifications that were never stored, so
     of each duplicate the store is asked, and one that is not there is stored under its id.
 
-    Args:
-        service: of the server.
-        desk: of this system.
-        bodies: the notifications.
-
     Returns:
         For each, in this order, which notification exists now.
 
@@ -184,9 +181,7 @@ async def _take_keys(desk: Desk, wanted: Sequence[Wanted], now: int) -> Mapping[
 async def _missing(desk: Desk, ids: set[str]) -> set[str]:
     """Those that hold a key and were never stored."""
     found: set[str] = set()
-    asked = sorted(ids)
-    for start in range(0, len(asked), MAX_BATCH):
-        step = tuple(asked[start : start + MAX_BATCH])
+    for step in _steps(ids):
         page = await desk.store.read(JobsQuery(ids=step, limit=MAX_BATCH))
         found.update(one.id for one in page.rows)
     return ids - found
@@ -206,14 +201,9 @@ def _job(desk: Desk, body: NotificationBody, id_: str, now: int) -> NewJob:
         subject=body.recipient,
         priority=URGENT if urgent else _OF_PRIORITY[body.priority],
         channels=list(body.order),
-        category=body.category,
         level=body.priority,
-        template=body.template,
-        data=body.data,
-        title=body.title,
-        text=body.text,
-        html=body.html,
         expires_at=expires_at,
+        **body.model_dump(include=_AS_GIVEN),
     )
     return replace(
         job, stage=first.value, gates=desk.uses(first), due_at=due_at, expires_at=expires_at
@@ -246,8 +236,8 @@ async def _check(desk: Desk, bodies: Sequence[NotificationBody]) -> None:
         raise wrong
 
 
-def _steps(ids: set[str]) -> list[list[str]]:
-    ordered = sorted(ids)
+def _steps(ids: set[str]) -> list[tuple[str, ...]]:
+    ordered = tuple(sorted(ids))
     return [ordered[start : start + MAX_BATCH] for start in range(0, len(ordered), MAX_BATCH)]
 
 

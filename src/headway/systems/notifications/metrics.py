@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from headway.contract.store import Store
-from headway.contract.views import GatesQuery, GateState
+from headway.contract.views import GatesQuery
 from headway.core.duration import format_duration
 from headway.server.alerts.alert import Severity
 from headway.server.alerts.declared import Grows, Lasts, Texts, thresholds_of
@@ -19,6 +19,7 @@ from headway.server.metrics.families import Family, counter, gauge
 from headway.server.metrics.samples import Samples
 from headway.server.overview import Overview
 from headway.server.service import Service
+from headway.systems.directory.metrics import Counted, CountedTimes, SystemMetrics
 from headway.systems.directory.tally import Tally, Totals
 from headway.systems.notifications.names import (
     BUCKETS_MS,
@@ -126,11 +127,7 @@ def read_thresholds(given: Mapping[str, object]) -> Thresholds:
 
 
 def notification_rules(at: Thresholds) -> tuple[Rule[Sight], ...]:
-    """The rules, the worst first.
-
-    Args:
-        at: from which values on they speak.
-    """
+    """The rules, the worst first."""
     outcomes, late = _of(Event.OUTCOME), _of(Event.LATE)
     p1, p2 = Severity.P1, Severity.P2
     return (
@@ -213,76 +210,35 @@ def _closed(sight: Sight) -> Mapping[str, Callable[[int], str]]:
     }
 
 
-class NotificationMetrics:
-    """The metrics of notifications; see `headway.server.metrics`.
+def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
+    """Return the metrics of notifications: what the tally has counted, and the channels."""
 
-    Attributes:
-        families: all of them.
-    """
-
-    families: Sequence[Family] = FAMILIES
-
-    def __init__(self, store: Store, tally: Tally) -> None:
-        """Has read nothing.
-
-        Args:
-            store: where the notifications are jobs.
-            tally: what was counted.
-        """
-        self._store = store
-        self._tally = tally
-
-    async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
-        """See `Source.metrics`; without a store, what was counted is told all the same.
-
-        Raises:
-            StoreError: the directory was never read, or the store cannot tell now.
-        """
-        totals = await self._tally.totals()
-        found = [_outcomes(totals), _lateness(totals)]
-        if overview is None:
-            return found
+    async def look(overview: Overview) -> Iterable[Metric]:
         closed, overdue = Samples(CLOSED), Samples(OVERDUE)
-        now_closed, late = await _channels(self._store), _overdue_ms(overview)
+        now_closed, late = await _channels(store), _overdue_ms(overview)
         for channel in Channel:
             closed.put(channel in now_closed, channel)
             overdue.put(late.get(channel, 0) / 1000, channel)
-        return [*found, overdue.metric(), closed.metric()]
+        return [overdue.metric(), closed.metric()]
 
-
-def _outcomes(totals: Totals) -> Metric:
-    samples = Samples(OUTCOMES)
-    for (event, label), times in totals.items():
-        if event == Event.OUTCOME:
-            channel, _, outcome = label.partition(":")
-            samples.put(times, channel, outcome)
-    return samples.metric()
-
-
-def _lateness(totals: Totals) -> Metric:
-    metric = HistogramMetricFamily(LATENESS.name, LATENESS.help, labels=LATENESS.labels)
-    by = _by_channel({label: n for (event, label), n in totals.items() if event == Event.LATE})
-    for channel, counts in sorted(by.items()):
-        buckets: list[tuple[str, float]] = []
-        reached = 0
-        for bound in BUCKETS_MS:
-            reached += counts.get(str(bound), 0)
-            buckets.append((str(bound / 1000), reached))
-        buckets.append(("+Inf", sum(counts.values())))
-        total_s = totals.get((Event.LATE_MS, channel), 0) / 1000
-        metric.add_metric([channel], buckets, total_s)
-    return metric
+    counted = (
+        Counted(event=Event.OUTCOME, family=OUTCOMES),
+        CountedTimes(
+            event=Event.LATE, sum_event=Event.LATE_MS, family=LATENESS, bounds_ms=BUCKETS_MS
+        ),
+    )
+    return SystemMetrics(families=FAMILIES, tally=tally, counted=counted, look=look)
 
 
 async def _channels(store: Store) -> dict[str, str]:
     """Why channels are closed; only those that are."""
     names = {slots_of(channel): str(channel) for channel in Channel}
     page = await store.read(GatesQuery(names=tuple(names)))
-    return {names[one.name]: _why(one) for one in page.rows if one.closed_until is not None}
-
-
-def _why(gate: GateState) -> str:
-    return f"by {gate.closed_by}: {gate.closed_reason}"
+    return {
+        names[one.name]: f"by {one.closed_by}: {one.closed_reason}"
+        for one in page.rows
+        if one.closed_until is not None
+    }
 
 
 def _overdue_ms(overview: Overview) -> dict[str, int]:
@@ -296,12 +252,7 @@ def _overdue_ms(overview: Overview) -> dict[str, int]:
 
 
 def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None:
-    """Add the rules and metrics of notifications to a server.
-
-    Args:
-        service: of the server; not yet answering.
-        tally: what is counted.
-        thresholds: from which values on the rules speak.
+    """Add the rules and metrics of notifications to a server that does not answer yet.
 
     Raises:
         InvalidValue: the server has rules of these names already.
@@ -322,4 +273,4 @@ def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None
             rules=lambda: notification_rules(thresholds), see=see, runbooks=thresholds.runbooks
         )
     )
-    service.scrapes.add(NotificationMetrics(service.store, tally))
+    service.scrapes.add(notification_metrics(service.store, tally))

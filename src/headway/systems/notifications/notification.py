@@ -10,7 +10,7 @@ import msgspec
 
 from headway.contract.views import JobView, RunView
 from headway.core.state import State
-from headway.systems.notifications.names import Priority, Status
+from headway.systems.notifications.names import Channel, Priority, Status
 
 NOTED = {f"note {one}": one for one in (Status.SENT, Status.DELIVERED, Status.FAILED)}
 """What notes say of a notification that has ended; the last one holds."""
@@ -31,6 +31,11 @@ class Args(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     html: str | None = None
     expires_at: int | None = None
+
+    def after(self, channel: str) -> Channel | None:
+        """Return the channel to be tried after this one; None if it is the last, or unknown."""
+        pairs = zip(self.channels, self.channels[1:], strict=False)
+        return next((Channel(following) for one, following in pairs if one == channel), None)
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,7 +104,7 @@ class Notification:
     sent_at: int | None
     late_ms: int | None
     attempts: int
-    events: tuple[Event, ...] = ()
+    events: tuple[Event, ...]
 
 
 def read_args(args: bytes | Mapping[str, Any]) -> Args:
@@ -119,11 +124,7 @@ def said_of(job: JobView) -> Said | None:
 
 
 def status_of(job: JobView) -> tuple[Status, str]:
-    """Where a notification stands, and why.
-
-    Args:
-        job: with its runs, and its trail if it may have been delivered after its end.
-    """
+    """Where a notification stands, and why; of a job with its runs and its trail."""
     noted = next((one for one in reversed(job.trail) if one.what in NOTED), None)
     if noted is not None:
         return NOTED[noted.what], noted.reason
@@ -137,7 +138,7 @@ def status_of(job: JobView) -> tuple[Status, str]:
     return Status.SENT if ended else Status.QUEUED, job.reason
 
 
-def notification_of(job: JobView, *, events: bool = False) -> Notification:
+def notification_of(job: JobView) -> Notification:
     """A notification, of its job with its runs and its trail."""
     args, (status, reason) = read_args(job.args), status_of(job)
     sent = _sent(job)
@@ -158,7 +159,7 @@ def notification_of(job: JobView, *, events: bool = False) -> Notification:
         sent_at=handed_at,
         late_ms=None if handed_at is None else max(0, handed_at - due_at),
         attempts=sum(one.handed_at is not None for one in job.runs),
-        events=_events(job, status, reason) if events else (),
+        events=_events(job, status, reason),
     )
 
 

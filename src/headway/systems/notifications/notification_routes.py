@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 from uuid import uuid4
 
@@ -101,19 +102,26 @@ async def listing(
     """
     check_caller(caller)
     query = JobsQuery(
-        kind=NOTIFICATION,
         lane=None if asked.channel is None else lane_of(asked.channel),
         states=() if asked.status is None else _STATES[asked.status],
-        runs=True,
-        trail=True,
         newest=asked.newest,
-        cursor=numbered(asked.cursor),
-        limit=asked.limit,
+    )
+    rows, cursor = await _page(service, asked, query)
+    rows = [one for one in rows if asked.status in {None, one.status}]
+    return answer({"rows": [replace(one, events=()) for one in rows], "cursor": cursor})
+
+
+async def _page(
+    service: Service, asked: PageAsked, query: JobsQuery
+) -> tuple[list[Notification], str | None]:
+    """Return the notifications of a page with their histories, and the cursor of the next one."""
+    cursor = numbered(asked.cursor)
+    query = replace(
+        query, kind=NOTIFICATION, runs=True, trail=True, cursor=cursor, limit=asked.limit
     )
     page = await bounded_page(service.store, query)
-    rows = [notification_of(job) for job in page.rows if job.kind == NOTIFICATION]
-    rows = [one for one in rows if asked.status in {None, one.status}]
-    return answer({"rows": rows, "cursor": page.cursor})
+    found = [notification_of(job) for job in page.rows if job.kind == NOTIFICATION]
+    return found, page.cursor
 
 
 _WAITING = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAITING)
@@ -136,7 +144,7 @@ _STATES = {
 )
 async def one(id: Which, service: TheService, caller: Reads) -> Response:  # noqa: A002  (the path's word)
     """A notification with its history."""
-    return answer(notification_of(await _seen(service, caller, id), events=True))
+    return answer(notification_of(await _seen(service, caller, id)))
 
 
 @ROUTES.delete(
@@ -206,19 +214,8 @@ async def timeline(
 ) -> Response:
     """The notifications of a recipient with their histories, newest intake first."""
     check_caller(caller)
-    query = JobsQuery(
-        kind=NOTIFICATION,
-        tenant="",
-        subject=id,
-        runs=True,
-        trail=True,
-        newest=True,
-        cursor=numbered(asked.cursor),
-        limit=asked.limit,
-    )
-    page = await bounded_page(service.store, query)
-    rows = [notification_of(job, events=True) for job in page.rows if job.kind == NOTIFICATION]
-    return answer({"rows": rows, "cursor": page.cursor})
+    rows, cursor = await _page(service, asked, JobsQuery(tenant="", subject=id, newest=True))
+    return answer({"rows": rows, "cursor": cursor})
 
 
 async def _seen(service: Service, caller: Caller, id: str) -> JobView:  # noqa: A002  (as above)

@@ -22,12 +22,7 @@ def opted_out(recipient: Recipient, channel: Channel, category: str) -> str:
 
 
 def quiet_until(recipient: Recipient, now: int) -> int | None:
-    """When the recipient's quiet hours end; None if there are none now.
-
-    Args:
-        recipient: whose zone they are told in.
-        now: ms UTC.
-    """
+    """When the recipient's quiet hours end, ms UTC; None if there are none now."""
     spans = recipient.preferences.get("quiet_hours")
     if not spans:
         return None

@@ -18,12 +18,7 @@ MOST = 500
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was read for one send.
-
-    Attributes:
-        recipient: as it is now; None if there is none.
-        template: as it is now; None if there is none, or none was asked for.
-    """
+    """What was read for one send; None for what there is not, or was not asked for."""
 
     recipient: Recipient | None
     template: MessageTemplate | None
@@ -44,11 +39,6 @@ class Reader:
     """
 
     def __init__(self, directory: Directory) -> None:
-        """Reads nothing yet.
-
-        Args:
-            directory: where recipients and templates are.
-        """
         self._directory = directory
         self._waiting: list[_Asked] = []
         self._task: asyncio.Task[None] | None = None

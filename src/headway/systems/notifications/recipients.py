@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
@@ -160,13 +160,11 @@ class RecipientView:
 
     Attributes:
         id: names it in paths.
-        name: for people.
-        tz: an IANA zone.
-        preferences: what it wants.
+        tz: an IANA zone, in which quiet hours hold.
+        preferences: `opt_out` and `quiet_hours`.
         devices: tokens for push.
-        email: an address; null for none.
-        phone: E.164; null for none.
-        webhook_url: where JSON is posted; null for nowhere.
+        phone: E.164.
+        webhook_url: where JSON is posted.
         apprise: a URL, which may hold a password: a caller who cannot change it sees only how it
             begins.
         version: counts changes; the ETag.
@@ -194,16 +192,7 @@ class Recipients(Records[Recipient, RecipientBody]):
     table = Recipient
     body = RecipientBody
     needed: ClassVar[Sequence[str]] = ("id",)
-    known: ClassVar[Sequence[str]] = (
-        "name",
-        "tz",
-        "preferences",
-        "devices",
-        "email",
-        "phone",
-        "webhook_url",
-        "apprise",
-    )
+    known: ClassVar[Sequence[str]] = tuple(RecipientChange.model_fields)
     parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
         "devices": _listed,
         "preferences": json_of,
@@ -218,18 +207,11 @@ class Recipients(Records[Recipient, RecipientBody]):
         apprise = record.apprise
         if apprise is not None and Permission.DEFINE not in caller.may:
             apprise = f"{apprise.partition(':')[0]}://…"
-        return RecipientView(
-            id=record.id,
-            name=record.name,
-            tz=record.tz,
-            preferences=record.preferences,
-            devices=tuple(record.devices),
-            email=record.email,
-            phone=record.phone,
-            webhook_url=record.webhook_url,
-            apprise=apprise,
-            version=record.version,
-        )
+        shown: dict[str, Any] = {
+            one.name: getattr(record, one.name) for one in fields(RecipientView)
+        }
+        shown |= {"devices": tuple(record.devices), "apprise": apprise}
+        return RecipientView(**shown)
 
 
 RECIPIENTS = Recipients()

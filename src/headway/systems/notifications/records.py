@@ -21,17 +21,7 @@ class Base(DeclarativeBase):
 
 
 class Recipient(Record, Base):
-    """Somebody or something that is notified.
-
-    Attributes:
-        tz: an IANA zone, in which quiet hours hold.
-        preferences: `opt_out` and `quiet_hours`, as `recipients.Preferences` has them.
-        devices: tokens for push.
-        email: an address; None for none.
-        phone: E.164; None for none.
-        webhook_url: where JSON is posted; None for nowhere.
-        apprise: a URL of apprise, which may hold a password; None for none.
-    """
+    """A recipient; what the columns mean is said by `recipients.RecipientView`."""
 
     __tablename__ = "notify_recipients"
 
@@ -45,11 +35,7 @@ class Recipient(Record, Base):
 
 
 class MessageTemplate(Record, Base):
-    """What a notification says, in each channel.
-
-    Attributes:
-        channels: by channel, or `default` for all others: `title`, `text` and `html`, in Jinja2.
-    """
+    """A message template; see `templates.TemplateView`."""
 
     __tablename__ = "notify_templates"
 

@@ -80,11 +80,7 @@ def check_forms(forms: Forms) -> None:
 
 
 def render(forms: Forms, data: Mapping[str, object]) -> Rendered:
-    """Render the templates of a channel.
-
-    Args:
-        forms: `text`, and `title` and `html` if any.
-        data: what the templates name.
+    """Render the templates of a channel with the data that they name.
 
     Raises:
         InvalidValue: a name is not in the data, or something cannot be done; the message has the

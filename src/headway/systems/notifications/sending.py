@@ -75,11 +75,6 @@ class _Sent(NamedTuple):
 async def deliver(desk: Desk, job: Job, args: Args) -> Back:
     """Send a notification by the channel of its stage, or say why not.
 
-    Args:
-        desk: of this system.
-        job: the notification's.
-        args: its own.
-
     Returns:
         None once it was handed over; the next channel, a later time, or that it was skipped.
 
@@ -133,7 +128,7 @@ def _why_not(desk: Desk, recipient: Recipient, channel: Channel, category: str) 
 async def _passed_over(
     desk: Desk, job: Job, args: Args, recipient: Recipient, channel: Channel, why: str
 ) -> Back:
-    following = _next(args, channel)
+    following = args.after(channel)
     if following is not None:
         return Next(following.value)
     others = (Channel(one) for one in args.channels if one != channel)
@@ -146,11 +141,6 @@ async def _passed_over(
         raise Dead(_failed(desk, channel, f"no channel is left: {reason}"))
     desk.tally.happened(Event.OUTCOME, f"{channel}:{Status.SKIPPED}")
     return {"status": Status.SKIPPED, "channel": channel, "reason": reason}
-
-
-def _next(args: Args, channel: Channel) -> Channel | None:
-    place = args.channels.index(channel) + 1
-    return Channel(args.channels[place]) if place < len(args.channels) else None
 
 
 def _messages(
@@ -239,7 +229,7 @@ async def _conclude(
     away = next((one for one in outcomes if isinstance(one, Unavailable)), None)
     refused = "; ".join(dict.fromkeys(cast("Refused", one).reason for one in outcomes))
     tries = desk.settings.attempts * (args.channels.index(channel) + 1)
-    following = _next(args, channel)
+    following = args.after(channel)
     if away is not None and job.attempt < tries:
         desk.tally.happened(Event.OUTCOME, f"{channel}:{UNAVAILABLE}")
         why = f"{channel}: {away.reason}"

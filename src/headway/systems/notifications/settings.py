@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from headway.systems.notifications.names import Channel
+from headway.systems.notifications.senders.settings import SendersTable
 from headway.systems.telephony.settings_table import Span, Table, read_table
 
 DAY_MS = 86_400_000
@@ -44,7 +45,7 @@ class NotificationSettings(Table):
         keep: how long an ended notification is kept.
         unsubscribe_url: where one click ends a category; `{recipient}` and `{category}` are
             replaced. None for none.
-        senders: see `senders.settings`.
+        senders: by channel.
         alerts: thresholds.
     """
 
@@ -57,7 +58,7 @@ class NotificationSettings(Table):
     delivery_within: Shortest = 3 * DAY_MS
     keep: Shortest = 30 * DAY_MS
     unsubscribe_url: str | None = Field(default=None, pattern=r"^https://\S+$")
-    senders: dict[str, Any] = Field(default={}, repr=False)
+    senders: SendersTable = Field(default=SendersTable(), repr=False)
     alerts: dict[str, Any] = Field(default={})
 
     @model_validator(mode="after")
@@ -77,9 +78,6 @@ _DEFAULT = ChannelSettings()
 
 def read_settings(written: Mapping[str, object]) -> NotificationSettings:
     """Read the table [notifications].
-
-    Args:
-        written: as the file or the environment says it.
 
     Raises:
         InvalidValue: a key is unknown or a value unusable; the message names it.

@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from headway.systems.notifications.senders.sender import Message
+from headway.systems.notifications.senders.settings import SendersTable
+from headway.systems.notifications.settings import read_settings
+
+
+def read_senders(written: dict[str, Any]) -> SendersTable:
+    """The table [notifications.senders], as a server reads it."""
+    return read_settings({"senders": written}).senders
 
 
 def message(to: str, **more: Any) -> Message:

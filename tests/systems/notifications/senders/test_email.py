@@ -21,9 +21,8 @@ from headway.systems.notifications.senders.sender import (
     Unsure,
 )
 from headway.systems.notifications.senders.sendgrid import SendGridMail
-from headway.systems.notifications.senders.settings import read_senders
 from headway.systems.notifications.senders.smtp import Smtp
-from tests.systems.notifications.senders.messages import message
+from tests.systems.notifications.senders.messages import message, read_senders
 from tests.systems.notifications.senders.smtp_server import PASSWORD, USER, Mailbox, smtp
 from tests.systems.telephony.far_end import FarEnd, cuts, far_end, hangs, hangs_up, says
 

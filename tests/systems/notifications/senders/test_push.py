@@ -24,7 +24,6 @@ from headway.systems.notifications.senders.sender import (
     Unavailable,
     Unsure,
 )
-from headway.systems.notifications.senders.settings import read_senders
 from tests.systems.notifications.senders.apns_server import (
     Act,
     ApnsServer,
@@ -35,7 +34,7 @@ from tests.systems.notifications.senders.apns_server import (
     resets,
     says_goodbye,
 )
-from tests.systems.notifications.senders.messages import message
+from tests.systems.notifications.senders.messages import message, read_senders
 
 TOKEN = "ab12" * 16
 KEYS = {"key_id": "ABC1234567", "team_id": "TEAM123456", "topic": "org.example.shop"}

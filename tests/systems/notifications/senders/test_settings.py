@@ -6,14 +6,15 @@ import pytest
 
 from headway.core.errors import InvalidValue
 from headway.systems.directory.database import Directory
+from headway.systems.notifications.names import Channel
 from headway.systems.notifications.senders.build import make_senders
 from headway.systems.notifications.senders.push import Apns
 from headway.systems.notifications.senders.sendgrid import SendGridMail
-from headway.systems.notifications.senders.settings import read_senders
 from headway.systems.notifications.senders.sms import Sms
 from headway.systems.notifications.senders.smtp import Smtp
 from headway.systems.parts import Parts
 from headway.systems.telephony.exchange import Exchange
+from tests.systems.notifications.senders.messages import read_senders
 from tests.systems.notifications.senders.test_push import KEYS, pem
 from tests.systems.telephony.accounts import twilio
 
@@ -31,31 +32,31 @@ def parts() -> Parts:
 
 
 async def test_each_channel_with_a_table_has_a_sender():
-    made = make_senders(
+    read = read_senders(
         {
             "push": {**PUSH, "key": pem()},
             "sms": {"from": "+14155550199"},
             "email": EMAIL,
             "webhook": WEBHOOK,
             "apprise": {},
-        },
-        parts(),
+        }
     )
+    made = make_senders(read, parts())
     assert list(made) == ["push", "sms", "email", "webhook", "apprise"]
-    assert isinstance(made["push"], Apns)
-    assert isinstance(made["sms"], Sms)
-    assert isinstance(made["email"], Smtp)
+    assert isinstance(made[Channel.PUSH], Apns)
+    assert isinstance(made[Channel.SMS], Sms)
+    assert isinstance(made[Channel.EMAIL], Smtp)
     assert "hunter2" not in repr(made)
     for one in made.values():
         await one.close()
-    assert make_senders({}, parts()) == {}
+    assert make_senders(read_senders({}), parts()) == {}
 
 
 async def test_e_mail_goes_by_sendgrid_if_that_has_a_table():
     sendgrid = {"from": "news@example.org", "sendgrid": {"api_key": "SG.hunter2"}}
-    made = make_senders({"email": sendgrid}, parts())
-    assert isinstance(made["email"], SendGridMail)
-    await made["email"].close()
+    made = make_senders(read_senders({"email": sendgrid}), parts())
+    assert isinstance(made[Channel.EMAIL], SendGridMail)
+    await made[Channel.EMAIL].close()
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ async def test_a_wrong_setting_is_named_and_no_secret_is_shown(
     settings: dict[str, Any], fault: str
 ):
     with pytest.raises(InvalidValue, match=fault) as raised:
-        make_senders(settings, parts())
+        make_senders(read_senders(settings), parts())
     assert "hunter2" not in f"{raised.value} {raised.value.hint}"
 
 

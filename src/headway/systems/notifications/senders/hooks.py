@@ -7,7 +7,6 @@ by the public keys of `[hooks.sendgrid]`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.sendgrid import MailEvent, read_events
@@ -23,19 +22,6 @@ STOP_WORDS = frozenset(
 
 UNDELIVERED = frozenset({"bounce", "dropped"})
 """Events of SendGrid after which a mail will not arrive."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Somebody has replied STOP.
-
-    Attributes:
-        phone: whose, E.164.
-        event: the same whenever the webhook is sent again.
-    """
-
-    phone: str
-    event: str
 
 
 def read_text_delivery(texts: Texts, request: HookRequest) -> Sequence[DeliveryEvent]:
@@ -56,8 +42,8 @@ def read_text_delivery(texts: Texts, request: HookRequest) -> Sequence[DeliveryE
     return (DeliveryEvent(said.message_id, said.event, delivered, reason, gone, ref),)
 
 
-def read_stop(texts: Texts, request: HookRequest) -> Stop | None:
-    """Read a verified webhook of a text that somebody wrote; None if it is not a STOP.
+def read_stop(texts: Texts, request: HookRequest) -> str | None:
+    """Return the number that a verified webhook of a text is from; None if it is not a STOP.
 
     Raises:
         InvalidValue: it is not understood.
@@ -65,7 +51,7 @@ def read_stop(texts: Texts, request: HookRequest) -> Stop | None:
     said = texts.read_inbound(request)
     if said is None or said.text.strip().upper() not in STOP_WORDS:
         return None
-    return Stop(said.from_, said.event)
+    return said.from_
 
 
 def read_mail_delivery(request: HookRequest) -> Sequence[DeliveryEvent]:

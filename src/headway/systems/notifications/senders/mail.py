@@ -29,14 +29,7 @@ _read_header = HeaderRegistry()
 
 
 def read_address(text: str) -> Address | str:
-    """Read one address.
-
-    Args:
-        text: `name@example.org`, with or without a display name.
-
-    Returns:
-        The address; or what is wrong with it, without the text itself.
-    """
+    """Read `name@example.org`, with or without a display name; or return what is wrong with it."""
     if not text.isprintable() or len(text) > MAX_ADDRESS:
         return "it is too long, or has line breaks or control characters"
     header = _read_header("to", text)
@@ -67,11 +60,7 @@ def check_mail(message: Message) -> str:
 
 
 def unsubscribe_headers(message: Message) -> dict[str, str]:
-    """Return the headers that end a subscription; one click is offered by https alone.
-
-    Args:
-        message: as `check_mail` has accepted it.
-    """
+    """Return the headers that end a subscription; one click is offered by https alone."""
     url = message.unsubscribe_url
     if url is None:
         return {}
@@ -80,12 +69,7 @@ def unsubscribe_headers(message: Message) -> dict[str, str]:
 
 
 def write_mail(message: Message, from_: Address, now: int) -> bytes | str:
-    """Write a message in MIME.
-
-    Args:
-        message: the HTML, if there is one, becomes the alternative of the text.
-        from_: who sends it.
-        now: ms UTC.
+    """Write a message in MIME; HTML becomes the alternative of the text. `now` is in ms UTC.
 
     Returns:
         The whole message, all of it ASCII, lines ended by CRLF; or why it cannot be an e-mail.

@@ -53,12 +53,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The provider will never take the message; nothing was sent.
-
-    Attributes:
-        reason: in the provider's words.
-        gone: whether the address does not exist any more.
-    """
+    """The provider will never take the message; `gone`: the address does not exist any more."""
 
     reason: str
     gone: bool = False
@@ -69,7 +64,6 @@ class Limited:
     """The provider takes no messages for now (429); nothing was sent.
 
     Attributes:
-        reason: in the provider's words.
         retry_after_ms: how long; None if it does not say.
     """
 
@@ -79,22 +73,14 @@ class Limited:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """The provider cannot be reached; nothing was sent for certain, so try later.
-
-    Attributes:
-        reason: what failed.
-    """
+    """The provider cannot be reached; nothing was sent for certain, so try later."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unsure:
-    """The message may have been sent; the answer was lost.
-
-    Attributes:
-        reason: what failed.
-    """
+    """The message may have been sent; the answer was lost."""
 
     reason: str
 
@@ -122,7 +108,6 @@ class DeliveryEvent:
     """What a provider's verified delivery webhook says of a message.
 
     Attributes:
-        provider_id: as in `Accepted`.
         event: an id: the same whenever the webhook is sent again, another for anything else.
         delivered: whether it arrived; False if it will not.
         reason: why it will not, in the provider's words; may be empty.

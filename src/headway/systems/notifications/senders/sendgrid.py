@@ -44,13 +44,7 @@ class SendGridMail:
     """Sends e-mail through an account at SendGrid."""
 
     def __init__(self, settings: SendGridTable, from_: str, timing: Timing) -> None:
-        """Connect nothing yet.
-
-        Args:
-            settings: of the account.
-            from_: who sends, with or without a display name.
-            timing: ends what takes too long.
-        """
+        """Connect nothing yet; `from_` is who sends, with or without a display name."""
         # At lower levels it logs whole requests, with the key.
         logging.getLogger("python_http_client").setLevel(logging.INFO)
         self._from = cast("Address", read_address(from_))

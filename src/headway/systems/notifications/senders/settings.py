@@ -6,7 +6,6 @@ No secret is shown: not by an error, not by a repr.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
 from email.headerregistry import Address
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -20,7 +19,7 @@ from headway.core.errors import InvalidValue
 from headway.server.hooks.settings import Keys
 from headway.systems.notifications.senders.mail import read_address
 from headway.systems.telephony.phone import Phone
-from headway.systems.telephony.settings_table import BaseUrl, Span, Table, read_table
+from headway.systems.telephony.settings_table import BaseUrl, Span, Table
 
 SENDGRID_URL = "https://api.sendgrid.com"
 APNS_HOST = "api.push.apple.com"
@@ -45,14 +44,10 @@ class PushTable(Table):
     """`[notifications.senders.push]`: APNs, by a token key.
 
     Attributes:
-        key: the private key as PEM.
-        key_file: a file with it.
-        key_id: of the key, as Apple shows it.
-        team_id: of the developer account.
+        key: the private key as PEM; or a file with it, `key_file`.
         topic: the app's bundle id.
         sandbox: whether apps are development builds.
         host: of the server, if it is not Apple's.
-        port: of the server.
         ca_file: certificates to trust instead of the system's.
         timeout: until when Apple must have answered, ms.
     """
@@ -76,10 +71,7 @@ class PushTable(Table):
         return self
 
     def read_key(self) -> str:
-        """Read the private key.
-
-        Returns:
-            PEM.
+        """Read the private key, as PEM.
 
         Raises:
             InvalidValue: there is no such file, or it is not a private key of P-256.
@@ -113,7 +105,7 @@ class SmsTable(Table):
     """`[notifications.senders.sms]`: a provider of `[telephony]`.
 
     Attributes:
-        from_: the number that sends, E.164; written `from`.
+        from_: written `from`.
         provider: as [telephony] names it; the first one that sends texts if it is not given.
     """
 
@@ -125,11 +117,8 @@ class SmtpTable(Table):
     """`[notifications.senders.email.smtp]`.
 
     Attributes:
-        host: of the server.
-        port: of the server; 465 for "implicit", 587 for "starttls", 25 for "none", if not given.
+        port: 465 for "implicit", 587 for "starttls", 25 for "none", if not given.
         tls: "starttls" and "implicit" require it; "none" sends everything in the clear.
-        username: to log in with.
-        password: to log in with.
         ca_file: certificates to trust instead of the system's.
         timeout: for connecting, and for each answer of the server, ms.
         connections: the most at once; each carries one message at a time.
@@ -156,13 +145,7 @@ class SmtpTable(Table):
 
 
 class SendGridTable(Table):
-    """`[notifications.senders.email.sendgrid]`.
-
-    Attributes:
-        api_key: that may send mail.
-        base_url: where the API is.
-        timeout: until when a whole reply must be there, ms.
-    """
+    """`[notifications.senders.email.sendgrid]`; `timeout`, in ms, is for a whole reply."""
 
     api_key: Secret
     base_url: BaseUrl = SENDGRID_URL
@@ -170,13 +153,7 @@ class SendGridTable(Table):
 
 
 class EmailTable(Table):
-    """`[notifications.senders.email]`.
-
-    Attributes:
-        from_: who sends, as `Shop <news@example.org>`; written `from`.
-        smtp: a server; give this or `sendgrid`.
-        sendgrid: an account.
-    """
+    """`[notifications.senders.email]`: a server, or an account at SendGrid."""
 
     from_: Annotated[SenderAddress, Field(alias="from")]
     smtp: SmtpTable | None = None
@@ -224,25 +201,8 @@ class SendersTable(Table):
     apprise: AppriseTable | None = None
 
 
-def read_senders(written: Mapping[str, object]) -> SendersTable:
-    """Read the table.
-
-    Args:
-        written: the table [notifications.senders].
-
-    Raises:
-        InvalidValue: a setting is unknown or not valid; the message names its place, never its
-            value.
-    """
-    return read_table("notifications.senders", SendersTable, written)
-
-
 def tls_context(where: str, ca_file: Path | None) -> ssl.SSLContext:
-    """Return a context that verifies servers.
-
-    Args:
-        where: the file is named in the settings.
-        ca_file: certificates to trust; None for the system's.
+    """Return a context that verifies servers by this file, or by the system's certificates.
 
     Raises:
         InvalidValue: the file cannot be read, or holds no certificate.

@@ -37,10 +37,9 @@ class Sms:
         """Connect nothing yet.
 
         Args:
-            texts: the provider; it is closed by whoever made it.
+            texts: the provider; not closed here.
             from_: E.164, one of its numbers.
-            base_url: how the provider reaches this server; empty until that is known, and then no
-                delivery is reported.
+            base_url: how the provider reaches this server; without it no delivery is reported.
         """
         self._texts = texts
         self._from = from_

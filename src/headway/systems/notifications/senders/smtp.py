@@ -52,12 +52,7 @@ class Smtp:
     """Sends e-mail through one server."""
 
     def __init__(self, settings: SmtpTable, from_: str, timing: Timing) -> None:
-        """Connect nothing yet.
-
-        Args:
-            settings: of the server.
-            from_: who sends, with or without a display name.
-            timing: for the date of a message, and the limit.
+        """Connect nothing yet; `from_` is who sends, with or without a display name.
 
         Raises:
             InvalidValue: the certificates cannot be read.
@@ -185,12 +180,7 @@ class _Delivery:
 
 
 def _read(error: SMTPResponseException, *, fatal: bool) -> Outcome:
-    """What a server's reply says.
-
-    Args:
-        error: with the code and the text of the reply.
-        fatal: whether it answers something about this message, not the connection.
-    """
+    """What a server's reply says; `fatal` if it is about this message, not the connection."""
     text = " ".join(error.message.split())[:_LONGEST]
     said = f"the server answered {error.code} {text}".rstrip()
     if isinstance(error, SMTPAuthenticationError) or error.code in CREDENTIALS:
