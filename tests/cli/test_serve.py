@@ -133,6 +133,7 @@ def test_the_first_token_closes_an_open_server(headway: Headway):
         until(closed)
 
 
+@pytest.mark.slow
 def test_it_serves_tls_with_the_certificate_it_is_given(headway: Headway, folder: Path):
     certificate, key = self_signed(folder)
     line = (f"--tls-cert={certificate}", f"--tls-key={key}")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from headway.cli.progress import progress
@@ -74,6 +75,7 @@ def test_on_a_terminal_long_work_shows_its_progress(headway: Headway, folder: Pa
     assert "export jobs" in drawn
 
 
+@pytest.mark.slow
 def test_on_a_terminal_a_drain_shows_its_progress_and_log_lines_stay_whole(headway: Headway):
     headway("send", "noop", "--count", "200")
     drawn = on_a_terminal("worker", "--drain")

@@ -211,6 +211,7 @@ def test_sigterm_lets_handlers_end_and_a_second_one_hands_them_back(headway: Hea
     assert headway("jobs", "--json").document["jobs"][0]["attempt"] == 0
 
 
+@pytest.mark.slow
 def test_several_processes_drain_and_end(headway: Headway):
     headway("send", "noop", "--count", "3000")
     with started("worker", "--drain", "--processes", "3") as process:
@@ -218,6 +219,7 @@ def test_several_processes_drain_and_end(headway: Headway):
     assert count("succeeded", "main") == 3000
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_started_again_and_all_end_together():
     enqueue(new_job(lane="unserved"))
     with started("worker", "--processes", "2", "--json") as process:
@@ -268,6 +270,7 @@ def test_children_end_when_their_parent_is_killed():
     assert alive == []
 
 
+@pytest.mark.slow
 def test_processes_that_cannot_begin_are_not_started_again():
     with started("worker", "nowhere.py", "--processes", "2") as process:
         _, err = process.communicate(timeout=LIMIT_S)

@@ -66,6 +66,7 @@ def assert_fires_as_walked(expr: str, zone: str, start: datetime, n: int) -> Non
     ], (expr, zone)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize(("zone", "year"), CHANGES)
 def test_cron_fires_as_a_walk_through_every_minute_says_when_clocks_change(zone, year):

@@ -87,6 +87,7 @@ def test_every_block_of_the_page_does_what_the_page_says(
     assert done.returncode == 0, done.stdout[-8000:]
 
 
+@pytest.mark.slow
 def test_the_beginning_of_the_first_tutorial_does_what_it_says(tmp_path: Path) -> None:
     name, heading = FIRST
     whole = (ROOT / name).read_text(encoding="utf-8")

@@ -184,6 +184,7 @@ def test_a_store_that_is_in_use_is_refused(ran: Ran) -> None:
     assert "holds jobs already" in again.printed
 
 
+@pytest.mark.slow
 def test_another_kind_of_store_is_refused() -> None:
     other = Ran("--store", "memory://")
     assert other.code == 2

@@ -112,6 +112,7 @@ def worker(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.mark.slow
 async def test_worker_waits_for_jobs_runs_them_and_tells_results_and_errors(
     worker: str, tmp_path: Path
 ) -> None:
@@ -132,6 +133,7 @@ async def test_worker_waits_for_jobs_runs_them_and_tells_results_and_errors(
         assert "no handler for nobody_knows" in error
 
 
+@pytest.mark.slow
 async def test_job_that_takes_longer_than_its_lease_is_kept_by_beats(
     worker: str, tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ async def test_job_that_takes_longer_than_its_lease_is_kept_by_beats(
         assert (said["result"], said["run"]) == ("slept", 1)
 
 
+@pytest.mark.slow
 async def test_cancelled_job_is_stopped(worker: str, tmp_path: Path) -> None:
     async with serving() as rig:
         token = await rig.token(Role.WORKER)

@@ -224,6 +224,7 @@ def test_a_signal_that_never_comes_is_decided_by_the_deadline() -> None:
     assert end_of("retry") == ("dead", 2)
 
 
+@pytest.mark.slow
 def test_fewer_lines_make_longer_waits_for_the_very_same_calls(tmp_path: Path) -> None:
     what_if = "[[what_if]]\nname = 'fewer'\nset.gates.numbers.members.b = 0\n"
     base, fewer = simulate(written(tmp_path, CALLS + what_if)).reports

@@ -152,6 +152,7 @@ def test_names_cannot_reach_the_terminal_as_anything_but_text() -> None:
     assert "\\x1b[31mred[bold]\\u202e" in text
 
 
+@pytest.mark.slow
 def test_plots_are_drawn_and_the_same_numbers_give_the_same_file(tmp_path: Path) -> None:
     files = plots.draw([whole()], tmp_path / "png")
     assert [path.name for path in files] == ["base.gates.png", "base.waits.png"]

@@ -68,6 +68,7 @@ def own_server() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.mark.slow
 async def test_load_goes_on_after_the_server_crashed_and_after_it_was_stopped_at_once(
     own_server: PostgresServer,
 ) -> None:
@@ -89,6 +90,7 @@ async def test_load_goes_on_after_the_server_crashed_and_after_it_was_stopped_at
         await store.close()
 
 
+@pytest.mark.slow
 async def test_load_goes_on_while_connections_are_reset_ended_and_cut(
     place: Place, way: Proxy, place_database: str
 ) -> None:

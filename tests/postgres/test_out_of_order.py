@@ -96,6 +96,7 @@ async def test_reply_read_before_the_backends_ended_and_handled_later_is_no_proo
     assert await place.open(clock).suspicion() is None
 
 
+@pytest.mark.slow
 async def test_ended_backends_under_many_calls_never_make_the_store_suspect(place: Place) -> None:
     store = place.open()
     raised: list[BaseException] = []

@@ -52,6 +52,7 @@ def own_server() -> Iterator[RedisServer]:
         yield server
 
 
+@pytest.mark.slow
 async def test_load_goes_on_after_the_server_was_killed_and_its_scripts_and_clients_were_dropped(
     own_server: RedisServer,
 ) -> None:

@@ -37,6 +37,7 @@ async def test_handler_runs_in_another_process_which_is_kept_for_the_next(
     assert first["pid"] == second["pid"] != os.getpid()
 
 
+@pytest.mark.slow
 async def test_crash_of_the_process_fails_only_its_attempt(far: Any, store: WatchedStore) -> None:
     async with working(far.app, concurrency=1):
         bad = await store.ends((await far.app.send_async(far.crash, code=7)).id)

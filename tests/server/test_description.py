@@ -187,6 +187,7 @@ def test_the_page_of_the_api_escapes_what_a_description_says() -> None:
     assert "<script" not in page.lower()
 
 
+@pytest.mark.slow
 async def test_a_browser_shows_the_page_of_the_api_and_asks_no_other_host() -> None:
     async with serving(tokens=False, docs=True) as rig, browsing() as browser:
         page = await browser.new_page()

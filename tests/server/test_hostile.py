@@ -180,6 +180,7 @@ async def test_what_stands_beside_a_body_is_bounded_too(rig: Rig, endless: bytes
     assert resident() - before < 64 * MIB
 
 
+@pytest.mark.slow
 async def test_many_requests_in_a_row_are_all_answered(rig: Rig) -> None:
     one = "GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
     last = "GET /healthz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"

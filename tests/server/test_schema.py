@@ -149,7 +149,7 @@ def read(texts: list[str]) -> Iterator[object]:
 
 @pytest.mark.parametrize(
     "examples",
-    [EXAMPLES // 3, pytest.param(EXAMPLES, marks=pytest.mark.slow)],
+    [EXAMPLES // 6, pytest.param(EXAMPLES, marks=pytest.mark.slow)],
     ids=["some", "many"],
 )
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=str)

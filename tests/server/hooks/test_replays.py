@@ -43,6 +43,7 @@ TIMES = {"sqlite": 1_000, "postgresql": 200, "redis": 200}
 """Replays on each store; a server of its own takes longer for each, and shows no more."""
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", DURABLE)
 async def test_replays_at_once_have_one_effect(kind: str, new_url: NewUrl) -> None:

@@ -287,6 +287,7 @@ async def test_a_file_that_cannot_be_read_changes_nothing_that_runs(tmp_path, re
         assert (await one.row("a"))["enabled"]
 
 
+@pytest.mark.slow
 async def test_release_ends_the_session_and_then_the_lock(tmp_path, repository, url):
     async with service(tmp_path, url, entry("a", repository, holding(tmp_path)), lease="3s") as one:
         await one.until(lambda: _async(len(pids(tmp_path)) == 1))

@@ -47,6 +47,7 @@ def running(*line: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
         process.communicate()
 
 
+@pytest.mark.slow
 def test_what_was_scheduled_outlives_a_kill_and_what_was_received_stays_received() -> None:
     with running() as (process, http):
         for number in range(20):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from headway.contract.tokens import Role
 from tests.servers.browser import browsing
 from tests.systems.field_service.field_rig import FieldRig, a_field
@@ -97,6 +99,7 @@ async def test_without_a_token_the_page_shows_no_request_and_asks_for_one(tmp_pa
         assert "onerror" in Seen(reply.text).text
 
 
+@pytest.mark.slow
 async def test_a_browser_shows_the_offer_the_answer_and_the_token_form_and_runs_nothing_else(
     tmp_path: Path,
 ):

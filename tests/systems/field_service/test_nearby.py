@@ -84,6 +84,7 @@ def crowd(rng: random.Random, count: int) -> list[Technician]:
     return made
 
 
+@pytest.mark.slow
 async def test_nearby_equals_a_look_at_everybody(directory: Directory) -> None:
     rng = random.Random(7)
     everybody = crowd(rng, 1_500)
@@ -112,6 +113,7 @@ POSITIONS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @settings(
     max_examples=60,

@@ -34,6 +34,7 @@ for module in TYPES:
 """The example, but what a killed process held comes back soon."""
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_killed_loses_nothing_that_it_acknowledged() -> None:
     with serving(*SYSTEM) as (process, url, _):
         async with calling(url) as queue:
@@ -58,6 +59,7 @@ async def test_a_server_that_is_killed_loses_nothing_that_it_acknowledged() -> N
             assert (await queue.lane())["statuses"]["done"] == 20
 
 
+@pytest.mark.slow
 async def test_a_worker_that_goes_on_after_a_restart_of_the_server_still_holds_its_job() -> None:
     with serving(*SYSTEM) as (process, url, _):
         async with calling(url) as queue:
@@ -71,6 +73,7 @@ async def test_a_worker_that_goes_on_after_a_restart_of_the_server_still_holds_i
             assert (await queue.said("/ack", job))["status"] == "done"
 
 
+@pytest.mark.slow
 async def test_what_a_dead_worker_pulled_comes_back_and_what_is_extended_stays() -> None:
     with serving(*SYSTEM) as (_, url, _):
         async with calling(url) as queue:
@@ -92,6 +95,7 @@ def example(folder: Path) -> str:
     return "app.py"
 
 
+@pytest.mark.slow
 async def test_jobs_of_http_producers_are_done_by_supervised_workers_of_the_example(
     folder: Path, example: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def test_what_it_prints_is_a_table_of_settings_that_uses_it(folder: Path) -> Non
         assert process.wait(LIMIT_S) == 0
 
 
+@pytest.mark.slow
 def test_the_account_is_the_same_for_the_same_seed(folder: Path) -> None:
     told: list[dict[str, str]] = []
     for seed in ("1", "1", "2"):

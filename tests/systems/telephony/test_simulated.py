@@ -132,6 +132,7 @@ def test_a_thousand_calls_at_once_all_end_and_free_their_line() -> None:
     playing(main)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_day_and_another_seed_another() -> None:
     first, again = playing(many, **FAULTS), playing(many, **FAULTS)
     assert first == again

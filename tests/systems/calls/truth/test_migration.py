@@ -177,6 +177,7 @@ class Size:
     steps: tuple[tuple[float, int], ...]
 
 
+@pytest.mark.slow
 async def test_no_lead_is_called_by_both_or_neither_while_rows_change_hands_and_go_back(
     theirs: str, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ async def end_all(site: Site, directory_url: str) -> None:
     assert all(most <= NUMBERS[n] for n, most in site.carrier.world.ledger.peaks().items())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_a_redis_that_lost_all_while_calls_were_on_calls_each_lead_once(
     lost_server: RedisServer, directory_url: str, caplog: pytest.LogCaptureFixture
@@ -124,6 +125,7 @@ async def test_a_redis_that_lost_all_while_calls_were_on_calls_each_lead_once(
         await end_all(site, directory_url)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_a_redis_that_is_an_older_state_of_itself_awaits_the_calls_that_are_on(
     lost_server: RedisServer, directory_url: str
@@ -207,6 +209,7 @@ async def test_intake_answers_201_while_redis_is_stopped_and_calls_once_it_is_ba
             assert (shown["status"], shown["outcome"]) == ("FINISHED", "COMPLETED")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_a_table_that_is_away_is_503_and_nothing_is_half_written_or_dialled(
     tmp_path: Path,

@@ -81,6 +81,7 @@ async def test_those_who_race_under_one_key_get_one_row(table: LeadTable) -> Non
     assert len({one.row.id for (one,) in taken}) == 1
 
 
+@pytest.mark.slow
 async def test_thousands_of_leads_are_one_step(table: LeadTable) -> None:
     taken = await take_in(table, [lead(n) for n in range(1_200)])
     assert len({one.row.id for one in taken}) == 1_200
