@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 REPOSITORY = Path(__file__).parents[2]
 EXTRAS = ("plot", "fast", "postgres", "redis", "server", "client", "alerts", "mail", "systems")
-EXTRAS += ("otel", "all")
+EXTRAS += ("otel", "top", "all")
 BRINGS = {
     "systems": {"systems", "alerts", "client", "server"},
     "all": set(EXTRAS),
@@ -74,6 +74,9 @@ CALLS = [
     Call("why JOB"),
     Call("lanes", text="mail"),
     Call("lanes set mail --concurrency 2"),
+    Call("top", needs="top", code=2, text="needs a terminal"),
+    Call("top --once", text="mail"),
+    Call("top --once --server http://127.0.0.1:1", needs="client", code=4),
     Call("gates"),
     Call("pause lane:mail"),
     Call("resume lane:mail"),

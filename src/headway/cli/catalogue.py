@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "serve": Entry("serve", "Serve the HTTP API and do the chores of the store."),
         "dispenserd": Entry("dispenserd", "Serve clients of dispenserd as they are."),
         "worker": Entry("worker", "Claim jobs and run their handlers."),
+        "top": Entry("top", "Watch lanes, gates and jobs live, and act on them."),
         "send": Entry("send", "Make a job, or many of the same."),
         "jobs": Entry("jobs", "List jobs."),
         "job": Entry("job", "Show a job with its runs and its trail."),

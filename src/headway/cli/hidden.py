@@ -10,6 +10,9 @@ from structlog.typing import EventDict, WrappedLogger
 
 HIDDEN = "[hidden]"
 
+_INNER = frozenset({"_record", "_from_structlog"})
+"""The fields that are the logging library's own, never printed."""
+
 _WORDS = (
     r"pass(?:word|wd|phrase)|secret|token|authori[sz]ation|api[_-]?key|signing[_-]?key|credential"
     r"|cookie|signature"
@@ -44,10 +47,16 @@ def hide_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDic
     names that speak of secrets (`signature=...`).
     """
     del logger, name
-    return cast("EventDict", _hidden(event))
+    shown = cast("EventDict", hidden_value(event))
+    return {name: event[name] if name in _INNER else one for name, one in shown.items()}
 
 
-def _hidden(value: object) -> object:
+def hidden_value(value: object) -> object:
+    """Return a value as it may be shown: its texts without secrets, named secrets replaced.
+
+    Args:
+        value: anything; what is inside of mappings and lists is looked at, too.
+    """
     match value:
         case str():
             return hidden_text(value)
@@ -56,18 +65,13 @@ def _hidden(value: object) -> object:
         case Mapping():
             fields = cast("Mapping[str, object]", value)
             return {
-                key: one if _is_inner(key) else HIDDEN if _SECRET.search(str(key)) else _hidden(one)
+                key: HIDDEN if _SECRET.search(str(key)) else hidden_value(one)
                 for key, one in fields.items()
             }
         case list() | tuple():
-            return [_hidden(one) for one in cast("list[object]", value)]
+            return [hidden_value(one) for one in cast("list[object]", value)]
         case _:
             return _shown(value)
-
-
-def _is_inner(key: str) -> bool:
-    """Whether a field is the logging library's own, never printed."""
-    return key in {"_record", "_from_structlog"}
 
 
 def _shown(value: object) -> object:

@@ -1,0 +1,155 @@
+"""`headway top`: what a store or a server does now, live in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, TypeVar
+
+import typer
+
+from headway.cli.command import command, new_command
+from headway.cli.exits import BUG
+from headway.cli.extras import needs_extra
+from headway.cli.session import Session
+from headway.cli.top.looking import STATES, Latencies, Look, Looker, View
+from headway.cli.top.showing import COLUMNS, counts_line, rates_line, rows, stuck
+from headway.client.address import is_server, read_address
+from headway.client.calls import Call
+from headway.client.read_record import read_record
+from headway.contract.store import Store
+from headway.contract.views import JobView
+from headway.core.errors import InvalidValue
+from headway.runtime.latency import LaneLatency, lane_latencies
+from headway.runtime.records import Record, job_record, record
+
+Result = TypeVar("Result")
+
+app = new_command()
+
+TIMEOUT_S = 10.0
+"""How long a server may take to answer."""
+
+
+@command(app)
+def top(
+    session: Session,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A server instead of a store; its token: HEADWAY_TOKEN."),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print what there is as plain text, and end.")
+    ] = False,
+) -> None:
+    """Shows lanes, gates, running, waiting and dead jobs live, and what is stuck and why.
+
+    Keys act on what is selected; ? shows them all. With --once --json: one document.
+
+    Raises:
+        InvalidValue: there is no terminal, or --json without --once.
+        Exit: with code 70, the screen broke off.
+    """
+    if once:
+        _print(session, _with(session, server, _look_everywhere))
+        return
+    with needs_extra("top"):
+        from headway.cli.top.screen import Top  # noqa: PLC0415  (only the live screen needs it)
+    if session.json:
+        message = "a live screen is no JSON document"
+        raise InvalidValue(message, hint="give --once as well")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        message = "headway top needs a terminal"
+        raise InvalidValue(message, hint="--once prints what there is, and ends")
+
+    async def live(store: Store, read: Latencies) -> int | None:
+        looker = Looker(store, latencies=read)
+        # What is wrong from the beginning is said without a screen.
+        await looker.look(View.LANES)
+        screen = Top(
+            store,
+            looker,
+            name=server or session.store_url,
+            author=session.author(None),
+            clock=session.clock,
+        )
+        await screen.run_async()
+        return screen.return_code
+
+    if _with(session, server, live):
+        raise typer.Exit(BUG)
+
+
+def _with(
+    session: Session, server: str | None, work: Callable[[Store, Latencies], Awaitable[Result]]
+) -> Result:
+    """Open the store, or the server as one, and do the work."""
+    if server is not None:
+        session.refuse_store("leave it out: --server says what to look at")
+    url = server or session.store_url
+    if server is None and not is_server(url):
+        return session.with_store(lambda store: work(store, lane_latencies))
+    with needs_extra("client"):
+        from headway.client.remote_store import RemoteStore  # noqa: PLC0415  (only for a server)
+
+    async def whole() -> Result:
+        store = RemoteStore(read_address(url), timeout_s=TIMEOUT_S, patience_s=0.0)
+
+        async def latencies(_: Store, names: Sequence[str]) -> list[LaneLatency]:
+            asked = (("latency", "true"), *(("name", one) for one in names))
+            lanes = (await store.ask(Call(method="GET", path="/v1/lanes", params=asked))).json
+            return [read_record(LaneLatency, one["latency"]) for one in lanes["rows"]]
+
+        try:
+            return await work(store, latencies)
+        finally:
+            await store.close()
+
+    return asyncio.run(whole())
+
+
+async def _look_everywhere(store: Store, read: Latencies) -> dict[View, Look]:
+    """Look once at each view."""
+    looker = Looker(store, latencies=read, whole=True)
+    found = {View.LANES: await looker.look(View.LANES)}
+    for view in STATES:
+        found[view] = await looker.look(view)
+    return found
+
+
+def _print(session: Session, looks: Mapping[View, Look]) -> None:
+    terminal, look = session.terminal, looks[View.LANES]
+    overview = look.overview
+    if session.json:
+        terminal.document(
+            {
+                "stats": record(overview.stats),
+                "stuck": stuck(look),
+                "lanes": [
+                    {**record(one), "latency": look.latencies.get(one.name)}
+                    for one in overview.lanes
+                ],
+                "gates": [record(one) for one in overview.gates],
+                "workers": [record(one) for one in overview.workers],
+                **{view: [_bare(job) for job in looks[view].jobs] for view in STATES},
+            }
+        )
+        return
+    terminal.line(f"{session.clock.at(overview.stats.now)}  {counts_line(look)}")
+    terminal.line(str(rates_line(look)))
+    for cause in stuck(look) or ["nothing is stuck"]:
+        terminal.line(f"! {cause}" if stuck(look) else cause)
+    for view, columns in COLUMNS.items():
+        terminal.line("")
+        terminal.table(
+            [one.title for one in columns],
+            [row.cells for row in rows(looks.get(view, look), view)],
+            empty=f"{view}: none",
+        )
+
+
+def _bare(job: JobView) -> Record:
+    """A job without what may be long or secret: its arguments, progress and result."""
+    return job_record(replace(job, args=b"{}", progress=None, result=None))

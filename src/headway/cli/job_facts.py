@@ -1,0 +1,122 @@
+"""A job, its runs and why it waits, as facts and rows for people."""
+
+from __future__ import annotations
+
+from headway.cli.local_clock import LocalClock, rough
+from headway.contract.views import GateState, JobView, RunView, WhyView
+
+UNBOUNDED = 1_000
+"""A kind that allows so many attempts decides by itself which is the last: no number says it."""
+
+RUN_COLUMNS = (
+    "RUN", "TRY", "STAGE", "STARTED", "HANDED OVER", "ENDED", "OUTCOME", "PERMITS", "ERROR",
+)  # fmt: skip
+
+WHY_COLUMNS = ("IN ITS WAY", "KIND", "USED", "OF", "OPENS", "CLOSED BY", "REASON", "HELD BY")
+
+
+def job_facts(clock: LocalClock, job: JobView) -> list[tuple[str, str]]:
+    """Return what is known of a job but its runs and trail; empty values for what is not."""
+    at = clock.at
+    gates = ", ".join(
+        use.name if use.amount == 1 else f"{use.name} ({use.amount})" for use in job.gates
+    )
+    asked = ", cancel requested" if job.cancel_requested else ""
+    doubt = ", in doubt" if job.in_doubt else ""
+    return [
+        ("id", job.id),
+        ("kind", job.kind),
+        ("state", f"{job.shown}{asked}{doubt}"),
+        ("reason", job.reason),
+        ("last error", _first_line(job.error)),
+        ("lane", job.lane),
+        ("tenant", job.tenant),
+        ("subject", job.subject or ""),
+        ("stage", job.stage),
+        ("priority", str(job.priority)),
+        ("due", at(job.due_at)),
+        ("created", at(job.created_at)),
+        ("expires", at(job.expires_at)),
+        ("deadline", at(job.deadline_at)),
+        ("finished", at(job.finished_at)),
+        ("gates", gates),
+        ("parked at", job.parked_at or ""),
+        ("key", job.key or ""),
+        ("timetable", job.entry or ""),
+        ("attempt", _attempt(job)),
+        ("life", str(job.life) if job.life > 1 else ""),
+        ("worker", job.worker or ""),
+        ("arguments", job.args.decode(errors="replace")),
+        ("progress", (job.progress or b"").decode(errors="replace")),
+        ("result", (job.result or b"").decode(errors="replace")),
+        *_cascade(job),
+    ]
+
+
+def _attempt(job: JobView) -> str:
+    bound = job.policy.retry.attempts
+    return str(job.attempt) if bound >= UNBOUNDED else f"{job.attempt} of {bound}"
+
+
+def _cascade(job: JobView) -> list[tuple[str, str]]:
+    if job.cascade is None:
+        return []
+    return [
+        ("whose turn", job.cascade.turn),
+        ("to be asked", ", ".join(job.cascade.left)),
+        ("asked", ", ".join(f"{one.candidate}: {one.answer}" for one in job.cascade.asked)),
+    ]
+
+
+def run_row(clock: LocalClock, run: RunView) -> list[str]:
+    """Return a run under `RUN_COLUMNS`."""
+    permits = ", ".join(f"{gate}={who}" if who else gate for gate, who in run.permits.items())
+    ended = clock.at(run.ended_at, exact=True)
+    if run.ended_at is not None:
+        ended = f"{ended} (after {rough(run.ended_at - run.claimed_at)})"
+    return [
+        str(run.run),
+        str(run.attempt),
+        run.stage,
+        clock.at(run.claimed_at, exact=True),
+        clock.at(run.handed_at, exact=True),
+        ended,
+        run.outcome,
+        permits,
+        _first_line(run.error),
+    ]
+
+
+def _first_line(error: str) -> str:
+    """What went wrong; the lines after it say where."""
+    return next(iter(error.splitlines()), "")[:200]
+
+
+def why_facts(clock: LocalClock, found: WhyView) -> list[tuple[str, str]]:
+    """Return the facts behind the sentence; empty values for what is not known."""
+    place = "" if found.place is None else f"{found.place}." if found.place <= 1000 else "1000+"
+    return [
+        ("job", found.id),
+        ("state", found.shown),
+        ("place in its flow", place),
+        ("live workers", str(found.workers)),
+        ("next", clock.around(found.next_at, found.now)),
+        ("never fits", ", ".join(found.never_fits)),
+    ]
+
+
+def why_gate(clock: LocalClock, gate: GateState, now: int) -> list[str]:
+    """Return a gate that is in the way under `WHY_COLUMNS`."""
+    holders = ", ".join(f"{one.job}:{one.run}" for one in gate.holders[:3])
+    more = gate.holder_count - min(len(gate.holders), 3)
+    opens = gate.opens_at if gate.opens_at is not None else gate.closed_until
+    return [
+        gate.name,
+        gate.kind,
+        str(gate.used),
+        "" if gate.capacity is None else str(gate.capacity),
+        clock.around(opens, now),
+        gate.closed_by,
+        gate.closed_reason,
+        f"{holders} and {more} more" if more > 0 else holders,
+    ]

@@ -1,0 +1,1 @@
+"""`headway top`: what it looks at, how that is told, and the screen in a terminal."""

@@ -1,0 +1,223 @@
+"""Reads what `headway top` shows: an overview, rates, latencies, the jobs of one view.
+
+No read here costs more with more jobs in the store: lanes, gates, workers and counts are kept by
+the store, and a listing of jobs looks at a bounded number of rows a page.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headway.contract.store import Store
+from headway.contract.views import JobsQuery, JobView, LaneView
+from headway.core.state import FINAL, HELD, State
+from headway.runtime.latency import LaneLatency, lane_latencies
+from headway.server.overview import Overview, look_over
+
+PERIOD_MS = 10_000
+"""Rates are those of this span."""
+MOST_JOBS = 100
+"""Jobs of a view that are shown."""
+MOST_HOLDERS = 20
+"""Running jobs that are read by the ids that gates name."""
+MOST_TIMED = 20
+"""Lanes whose latency is read: those that have a target before the others."""
+PAGES = 2
+"""Pages of a listing that one look reads, once it knows where the jobs of the view are."""
+SEEKING_PAGES = 4
+"""Pages of a listing that one look reads while it searches for them."""
+
+
+class View(StrEnum):
+    """What the table shows, in the order of its keys 1 to 5."""
+
+    LANES = "lanes"
+    GATES = "gates"
+    RUNNING = "running"
+    WAITING = "waiting"
+    DEAD = "dead"
+
+
+STATES: Mapping[View, tuple[State, ...]] = {
+    View.RUNNING: (State.RUNNING, State.AWAITING),
+    View.WAITING: (State.WAITING, State.PARKED, State.SCHEDULED),
+    View.DEAD: (State.DEAD,),
+}
+"""The states of the jobs of a view; a view of no jobs has none."""
+
+Latencies = Callable[[Store, Sequence[str]], Awaitable[Sequence[LaneLatency]]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """What was seen at one moment.
+
+    Attributes:
+        overview: lanes, gates, workers and counts.
+        latencies: of lanes by name, as far as they were read.
+        rates: by the name of a total, how often a second; empty in the first look.
+        finished: by lane, jobs that ended a second; empty in the first look.
+        jobs: those of the view that were found.
+    """
+
+    overview: Overview
+    latencies: Mapping[str, LaneLatency]
+    rates: Mapping[str, float]
+    finished: Mapping[str, float]
+    jobs: tuple[JobView, ...]
+
+    def held_back(self, view: View) -> int:
+        """How many jobs of a view the store has beyond those that were found."""
+        counts = self.overview.stats.counts
+        return max(0, sum(counts.get(state, 0) for state in STATES[view]) - len(self.jobs))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Counted:
+    at: int
+    totals: Mapping[str, int]
+    finished: Mapping[str, int]
+
+
+class Looker:
+    """Looks at one store, again and again."""
+
+    def __init__(
+        self, store: Store, *, latencies: Latencies = lane_latencies, whole: bool = False
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            store: or a server as one.
+            latencies: reads those of some lanes.
+            whole: whether each look reads the latencies of all lanes, and not those of one lane in
+                turn.
+        """
+        self._store = store
+        self._read_latencies = latencies
+        self._whole = whole
+        self._latencies: dict[str, LaneLatency] = {}
+        self._turn = 0
+        self._counted: deque[_Counted] = deque()
+        self._listings = {view: _Listing(view) for view in STATES}
+
+    async def look(self, view: View) -> Look:
+        """Look once.
+
+        Args:
+            view: whose jobs are read.
+
+        Raises:
+            HeadwayError: the store cannot tell now, or the server refuses.
+        """
+        overview = await look_over(self._store)
+        await self._time(overview.lanes)
+        jobs: tuple[JobView, ...] = ()
+        if view in STATES:
+            jobs = await self._listings[view].read(self._store, overview)
+        rates, finished = self._rates(overview)
+        return Look(
+            overview=overview,
+            latencies=dict(self._latencies),
+            rates=rates,
+            finished=finished,
+            jobs=jobs,
+        )
+
+    async def _time(self, lanes: Sequence[LaneView]) -> None:
+        by_target = sorted(lanes, key=lambda lane: (lane.spec.target_ms is None, lane.name))
+        names = [lane.name for lane in by_target[:MOST_TIMED]]
+        self._latencies = {name: one for name, one in self._latencies.items() if name in set(names)}
+        if not names:
+            return
+        wanted = names if self._whole else [names[self._turn % len(names)]]
+        self._turn += 1
+        for one in await self._read_latencies(self._store, wanted):
+            self._latencies[one.lane] = one
+
+    def _rates(self, overview: Overview) -> tuple[dict[str, float], dict[str, float]]:
+        stats = overview.stats
+        ended = {
+            lane.name: sum(lane.counts.get(state, 0) for state in FINAL) for lane in overview.lanes
+        }
+        self._counted.append(_Counted(at=stats.now, totals=stats.totals, finished=ended))
+        while self._counted[0].at < stats.now - PERIOD_MS and len(self._counted) > 2:
+            self._counted.popleft()
+        first, last = self._counted[0], self._counted[-1]
+        seconds = (last.at - first.at) / 1000
+        if seconds <= 0:
+            return {}, {}
+        return (
+            _growth(first.totals, last.totals, seconds),
+            # Jobs whose retention is over leave the counts: a lane never shows less than nothing.
+            _growth(first.finished, last.finished, seconds),
+        )
+
+
+def _growth(
+    before: Mapping[str, int], after: Mapping[str, int], seconds: float
+) -> dict[str, float]:
+    return {name: max(0, n - before.get(name, 0)) / seconds for name, n in after.items()}
+
+
+class _Listing:
+    """Finds jobs in a listing that looks at a bounded number of rows a page, newest first.
+
+    Where many jobs lie above those of the view, it remembers the pages that had none, and begins
+    the next look one page above the first that had some: that is where newer ones come next.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._cursors: list[str | None] = [None]
+
+    async def read(self, store: Store, overview: Overview) -> tuple[JobView, ...]:
+        """Return up to `MOST_JOBS` jobs of the view."""
+        states = STATES[self._view]
+        there = min(MOST_JOBS, sum(overview.stats.counts.get(state, 0) for state in states))
+        if not there:
+            self._cursors = [None]
+            return ()
+        found: dict[str, JobView] = {}
+        first: int | None = None
+        at, pages = max(0, len(self._cursors) - 2), 0
+        while len(found) < there and pages < (PAGES if found else SEEKING_PAGES):
+            page = await store.read(
+                JobsQuery(
+                    states=states,
+                    runs=self._view is View.RUNNING,
+                    newest=True,
+                    cursor=self._cursors[at],
+                    limit=MOST_JOBS,
+                )
+            )
+            pages += 1
+            found |= {job.id: job for job in page.rows}
+            if page.rows and first is None:
+                first = at
+            if page.cursor is None:
+                # None from here down to the oldest: what there is has come above.
+                first = first or 0
+                break
+            at += 1
+            self._cursors[at:] = [page.cursor]
+        if first is not None:
+            del self._cursors[first + 1 :]
+        if self._view is View.RUNNING and len(found) < there:
+            found |= await _holders(store, overview, found)
+        return tuple(found.values())[:MOST_JOBS]
+
+
+async def _holders(
+    store: Store, overview: Overview, found: Mapping[str, JobView]
+) -> dict[str, JobView]:
+    """Running jobs that no page had, by the permits that they hold."""
+    held = dict.fromkeys(one.job for gate in overview.gates for one in gate.holders)
+    ids = tuple(one for one in held if one not in found)[:MOST_HOLDERS]
+    if not ids:
+        return {}
+    page = await store.read(JobsQuery(ids=ids, runs=True))
+    return {job.id: job for job in page.rows if job.state in HELD}

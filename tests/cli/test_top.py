@@ -1,0 +1,411 @@
+"""`headway top`: every key changes the store and the screen, and nothing shown harms either."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("textual", reason="the extra `top` is not installed: make setup")
+
+from headway.cli.top.looking import Looker, View
+from headway.client.address import read_address
+from headway.client.remote_store import RemoteStore
+from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
+from headway.contract.store import Store
+from headway.contract.tokens import Role
+from headway.contract.views import GatesQuery, JobQuery, LanesQuery, TrailQuery
+from headway.core.gates.spec import GateUse
+from headway.runtime.latency import LaneLatency
+from headway.testing.clock import FakeClock
+from headway.testing.faulty import Fault, FaultyStore
+from tests.cli.top_screen import (
+    LINE,
+    PLACES,
+    Driven,
+    claim,
+    declare,
+    die,
+    driven,
+    enqueue,
+    place,
+)
+from tests.docs.pages import ROOT
+from tests.server.rig import serving
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture(params=PLACES)
+async def top(
+    request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path
+) -> AsyncIterator[Driven]:
+    """A screen over each sort of place: 2 jobs run in the lane calls, 4 wait; 3 wait in mail."""
+    async with place(request.param, clock, tmp_path) as (shown, store):
+        await declare(store)
+        await enqueue(
+            store, 6, lane="calls", gates=(LINE,), args=b'{"phone":"+1","pin_token":"s3"}'
+        )
+        await enqueue(store, 3, lane="mail", kind="letter", tenant="acme")
+        await claim(store, "calls", 2)
+        clock.advance(23_000)
+        async with driven(shown, store, clock=clock) as one:
+            yield one
+
+
+async def lane_is_paused(store: Store, name: str) -> bool:
+    return (await store.read(LanesQuery(names=(name,))))[0].paused
+
+
+async def test_p_pauses_the_selected_lane_and_resumes_it_with_the_reason_on_the_trail(top: Driven):
+    await top.press("down", "p")
+    assert "pause mail?" in top.text
+    await top.press(*"lunch", "enter")
+    assert await lane_is_paused(top.store, "mail")
+    assert not await lane_is_paused(top.store, "calls")
+    assert "lane:mail is closed until it is opened" in top.text
+    assert "3 jobs wait at lane:mail: closed by " in top.text
+    assert "(lunch)" in top.text
+    (line, *_) = (await top.store.read(TrailQuery(target="lane:mail"))).rows
+    assert line.reason == "lunch"
+    await top.press("p", "enter")
+    assert not await lane_is_paused(top.store, "mail")
+    assert "lane:mail is not closed any more" in top.text
+
+
+async def test_escape_on_a_question_changes_nothing(top: Driven):
+    await top.press("p", "escape")
+    assert not await lane_is_paused(top.store, "calls")
+    assert "pause calls?" not in top.text
+
+
+async def test_p_closes_and_opens_the_selected_gate(top: Driven):
+    # The full gate stands before those that are open.
+    await top.press("2", "p", "enter")
+    (gate,) = (await top.store.read(GatesQuery(names=("line",)))).rows
+    assert gate.closed_until is not None
+    assert "closed" in next(line for line in top.lines if line.startswith("line "))
+    await top.press("p", "enter")
+    (gate,) = (await top.store.read(GatesQuery(names=("line",)))).rows
+    assert gate.closed_until is None
+
+
+async def test_c_cancels_the_selected_job_and_r_gives_a_dead_one_a_new_life(top: Driven):
+    await top.press("4")
+    waiting = top.app._selected
+    assert waiting is not None
+    await top.press("c")
+    assert waiting in top.text
+    await top.press("enter")
+    job = await top.store.read(JobQuery(id=waiting))
+    assert job is not None
+    assert job.state == "cancelled"
+    assert f"cancel {waiting}: done, the job is cancelled" in " ".join(top.text.split())
+    assert waiting[-12:] not in "".join(line for line in top.lines if line.startswith("ring"))
+
+    (started,) = await claim(top.store, "mail", request=2)
+    await die(top.store, started, "no route\n  at dial")
+    await top.press("5")
+    assert "no route" in top.text
+    await top.press("r", "enter")
+    job = await top.store.read(JobQuery(id=started.id))
+    assert job is not None
+    assert (job.state, job.life) == ("waiting", 2)
+    assert "no route" not in top.text
+
+
+async def test_an_action_that_the_job_refuses_says_so_and_does_nothing(top: Driven):
+    await top.press("3")
+    running = top.app._selected
+    assert running is not None
+    await top.press("r", "enter")
+    assert "refused, the job is running" in " ".join(top.text.split())
+
+
+async def test_enter_shows_a_job_with_its_timeline_and_no_secret(top: Driven):
+    await top.press("3", "enter")
+    for part in ("timeline", "run 1", "line", '"phone":"+1"', "[hidden]"):
+        assert part in top.text
+    assert "s3" not in top.text
+    await top.press("escape")
+    assert "3 running" in top.text
+
+
+async def test_the_page_of_a_job_acts_on_that_job_and_follows_it(top: Driven):
+    await top.press("4", "enter")
+    job = top.app._selected
+    assert job is not None
+    await top.press("w")
+    assert "wait" in top.lines[0] or "ready" in top.lines[0] or "blocked" in top.lines[0]
+    await top.press("escape", "c", "enter")
+    assert "cancelled" in top.text
+    found = await top.store.read(JobQuery(id=job))
+    assert found is not None
+    assert found.state == "cancelled"
+
+
+async def test_w_says_why_a_lanes_oldest_job_waits_and_what_a_gate_holds(top: Driven):
+    await top.press("w")
+    assert "line" in top.lines[0]
+    assert "place in its flow" in top.text
+    await top.press("escape", "2", "w")
+    assert "held by" in top.text
+    await top.press("escape", "1", "down", "w")
+    assert "no live worker serves lane mail" in top.text
+
+
+async def test_the_filter_shows_only_rows_with_its_text_until_escape(top: Driven):
+    await top.press("4", "slash", *"LETT", "enter")
+    assert len([line for line in top.lines if line.startswith("letter")]) == 3
+    assert not [line for line in top.lines if line.startswith("ring")]
+    assert top.app._selected is not None
+    job = await top.store.read(JobQuery(id=top.app._selected))
+    assert job is not None
+    assert job.kind == "letter"
+    await top.press("escape")
+    assert [line for line in top.lines if line.startswith("ring")]
+
+
+async def test_enter_on_a_lane_shows_its_waiting_jobs(top: Driven):
+    await top.press("down", "enter")
+    assert "KIND" in top.text
+    assert len([line for line in top.lines if line.startswith("letter")]) == 3
+    assert not [line for line in top.lines if line.startswith("ring")]
+
+
+async def test_tab_goes_round_the_views_and_keys_of_another_view_say_where_they_work(top: Driven):
+    headings = ("GATE", "TRY", "PARKED AT", "ERROR", "LANE")
+    for heading in headings:
+        await top.press("tab")
+        assert heading in top.text
+    await top.press("c")
+    assert "cancel acts on jobs" in top.text
+    await top.press("3", "p")
+    assert "p acts on lanes and gates" in top.text
+
+
+async def test_help_lists_each_key_and_q_ends(top: Driven):
+    await top.press("question_mark")
+    for part in ("pause or resume the lane", "retry the dead job", "quit"):
+        assert part in top.text
+    await top.press("escape", "q")
+    assert not top.app.is_running
+
+
+async def test_what_a_viewers_token_may_not_do_is_told_in_the_servers_words():
+    async with serving() as rig:
+        await enqueue(rig.store, 1, lane="mail")
+        remote = RemoteStore(read_address(rig.url, rig.tokens[Role.VIEWER]), patience_s=0.0)
+        async with driven(remote, rig.store) as top:  # type: ignore[arg-type]
+            refusal = (await rig.call(Role.VIEWER, "POST", "/v1/lanes/mail/pause")).json()["detail"]
+            await top.press("p", "enter")
+            assert refusal in " ".join(top.text.split())
+            assert not await lane_is_paused(rig.store, "mail")
+        await remote.close()
+
+
+async def test_a_store_that_is_away_is_said_with_what_was_seen_last_until_it_is_back(
+    clock: FakeClock, tmp_path: Path
+):
+    async with place("memory", clock, tmp_path) as (store, _):
+        faulty = FaultyStore(store)
+        await enqueue(store, 1, lane="mail")
+        async with driven(faulty) as top:
+            faulty.plan(Fault.REFUSE, operation="read")
+            await enqueue(store, 1, lane="fax")
+            await top.look()
+            assert "away: " in top.text
+            assert "seen last" in top.text
+            assert "mail" in top.text
+            assert "fax" not in top.text
+            await top.look()
+            assert "away" not in top.text
+            assert "fax" in top.text
+
+
+HOSTILE = "[red]x[/red]\x1b[2J\u202eabc\x9b31m\u2028" + "long" * 250
+
+
+async def test_nothing_that_a_job_or_an_operator_wrote_moves_colours_or_widens_the_screen(
+    clock: FakeClock, tmp_path: Path
+):
+    async with place("memory", clock, tmp_path) as (store, _):
+        name = HOSTILE[:200]
+        await enqueue(store, 2, lane=name, kind=name, tenant=name, subject=name)
+        (started,) = await claim(store, name)
+        await die(store, started, HOSTILE)
+        item = CloseGate(name=f"tenant:{name}", reason=HOSTILE)
+        await store.define(DefineRequest(items=(item,), author=name, reason=HOSTILE))
+        async with driven(store, clock=clock, name=HOSTILE) as top:
+            for keys in (["1"], ["2"], ["enter"], ["escape", "4"], ["w"], ["escape", "enter"],
+                         ["escape", "5"], ["enter"], ["escape", "c"]):  # fmt: skip
+                await top.press(*keys)
+                assert "[red]x" in top.text or keys[-1] == "c"
+                for one in "\x1b\x9b\u202e\u2028":
+                    assert one not in top.text
+                assert {line.cell_length for line in top.strips} == {80}
+                assert len(top.lines) == 24
+                colours = {
+                    segment.style.color.name
+                    for strip in top.strips
+                    for segment in strip
+                    if "[red]x" in segment.text and segment.style and segment.style.color
+                }
+                assert "color(1)" not in colours
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 12)])
+async def test_the_screen_fits_any_size_and_a_wide_one_shows_more(
+    size: tuple[int, int], clock: FakeClock, tmp_path: Path
+):
+    async with place("memory", clock, tmp_path) as (store, _):
+        await enqueue(store, 1, lane="mail")
+        async with driven(store, size=(100, 30)) as top:
+            await top.pilot.resize_terminal(*size)
+            while top.app.query_one("Table").size.width != size[0]:
+                await top.pilot.pause()
+            await top.rest()
+            assert len(top.lines) == size[1]
+            assert {line.cell_length for line in top.strips} == {size[0]}
+            assert ("TARGET" in top.text) == (size[0] >= 110)
+            assert "mail" in top.text
+
+
+async def test_the_cursor_stays_at_its_row_while_others_come(clock: FakeClock, tmp_path: Path):
+    async with place("memory", clock, tmp_path) as (store, _):
+        await enqueue(store, 1, lane="mail")
+        await enqueue(store, 1, lane="post")
+        async with driven(store, clock=clock) as top:
+            await top.press("down")
+            assert top.app._selected == "post"
+            await enqueue(store, 1, lane="alpha")
+            await top.look()
+            assert top.app._selected == "post"
+
+
+async def test_rates_are_those_of_the_last_ten_seconds_of_the_stores_time(
+    clock: FakeClock, tmp_path: Path
+):
+    async with place("memory", clock, tmp_path) as (store, _):
+        await enqueue(store, 5, lane="mail")
+        looker = Looker(store)
+        assert (await looker.look(View.LANES)).rates == {}
+        clock.advance(2_000)
+        (started, *_) = await claim(store, "mail", 4)
+        await die(store, started, "x")
+        look = await looker.look(View.LANES)
+        assert (look.rates["started"], look.finished["mail"]) == (2.0, 0.5)
+        for _ in range(12):
+            clock.advance(1_000)
+            look = await looker.look(View.LANES)
+        assert (look.rates["started"], look.finished["mail"]) == (0.0, 0.0)
+
+
+async def test_running_jobs_are_found_below_many_that_wait_and_a_look_reads_few_pages(
+    clock: FakeClock, tmp_path: Path
+):
+    async with place("memory", clock, tmp_path) as (store, _):
+        (held,) = await enqueue(store, 1, lane="mail", priority=1)
+        for _ in range(22):
+            await enqueue(store, 1_000, lane="mail")
+        await claim(store, "mail", 1)
+        faulty = FaultyStore(store)
+        looker = Looker(faulty)
+        reads: list[int] = []
+        for _ in range(3):
+            before = len(faulty.calls)
+            look = await looker.look(View.RUNNING)
+            reads.append(len(faulty.calls) - before)
+        assert [job.id for job in look.jobs] == [held]
+        assert look.held_back(View.RUNNING) == 0
+        assert max(reads) <= 12
+
+
+async def test_a_running_job_that_no_page_has_is_found_by_the_permit_it_holds(
+    clock: FakeClock, tmp_path: Path
+):
+    async with place("memory", clock, tmp_path) as (store, _):
+        await declare(store)
+        await enqueue(store, 1, lane="calls", gates=(LINE,))
+        await claim(store, "calls")
+        for _ in range(25):
+            await enqueue(store, 1_000, lane="mail")
+        look = await Looker(store).look(View.RUNNING)
+        assert [job.lane for job in look.jobs] == ["calls"]
+
+
+async def test_the_latency_of_one_lane_is_read_in_each_look_those_with_a_target_first(
+    clock: FakeClock, tmp_path: Path
+):
+    async with place("memory", clock, tmp_path) as (store, _):
+        await declare(store)
+        for lane in ("alpha", "beta"):
+            await enqueue(store, 1, lane=lane)
+        asked: list[list[str]] = []
+
+        async def read(_: Store, names: object) -> list[LaneLatency]:
+            asked.append(list(names))  # type: ignore[call-overload]
+            return []
+
+        looker = Looker(store, latencies=read)
+        for _ in range(4):
+            await looker.look(View.LANES)
+        assert asked == [["calls"], ["alpha"], ["beta"], ["calls"]]
+
+
+async def test_what_is_stuck_comes_first_with_the_number_of_jobs_and_the_cause(
+    clock: FakeClock, tmp_path: Path
+):
+    async with place("memory", clock, tmp_path) as (store, _):
+        await declare(store)
+        use = GateUse(name="line", template="line", shared=True)
+        await enqueue(store, 4, lane="calls", gates=(use,))
+        await claim(store, "calls", 2)
+        await enqueue(store, 3, lane="mail")
+        clock.advance(20_000)
+        item = CloseGate(name="all", until_at=clock.at + 60_000, reason="storm")
+        await store.define(DefineRequest(items=(item,), author="bob"))
+        async with driven(store, clock=clock) as top:
+            assert [line.rstrip() for line in top.lines[3:7]] == [
+                "! 5 jobs wait at all: closed by bob (storm), opens in 1m",
+                "! 3 jobs wait in the lane mail: no live worker serves it",
+                " 1 lanes  2 gates  3 running  4 waiting  5 dead",
+                "LANE                WAIT   RUN   OLDEST  DONE/S P50     P95     WORKERS",
+            ]
+            await store.define(DefineRequest(items=(OpenGate(name="all"),), author="bob"))
+            await top.look()
+            assert [line.rstrip() for line in top.lines[3:5]] == [
+                "! 3 jobs wait in the lane mail: no live worker serves it",
+                "! up to 2 jobs wait at line: full, 2 of 2, held for 20s",
+            ]
+
+
+GUIDE = ROOT / "docs" / "how-to" / "top.md"
+
+
+async def test_the_picture_of_the_guide_is_what_the_program_draws(clock: FakeClock, tmp_path: Path):
+    async with place("memory", clock, tmp_path) as (store, _):
+        await declare(store)
+        await enqueue(store, 412, lane="calls", gates=(LINE,))
+        await enqueue(store, 30, lane="mail", kind="letter")
+        await enqueue(store, 3, lane="fax")
+        await claim(store, "calls", 2, worker="c" * 32)
+        letters = await claim(store, "mail", 14)
+        item = CloseGate(name="lane:mail", until_at=clock.at + 1_240_000, reason="provider is down")
+        await store.define(DefineRequest(items=(item,), author="ann"))
+        clock.advance(30_000)
+        async with driven(store, clock=clock, name="sqlite:///headway.db") as top:
+            await enqueue(store, 20, lane="calls", gates=(LINE,))
+            for started in letters[2:]:
+                await die(store, started, "no route")
+            clock.advance(10_000)
+            await top.look()
+            drawn = top.text
+    picture = re.search(r"```text\n(.*?)\n```", GUIDE.read_text("utf-8"), re.DOTALL)
+    assert picture is not None
+    assert picture[1] == drawn

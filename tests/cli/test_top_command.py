@@ -1,0 +1,203 @@
+"""`headway top` as a command: one frame as text and JSON, what it refuses, and a real terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+
+import pytest
+
+from headway.contract.claims import ClaimRequest
+from headway.contract.outcomes import Died
+from headway.contract.store import Store
+from headway.contract.views import LanesQuery
+from headway.stores import open_store
+from tests.cli.conftest import Headway
+from tests.cli.gates import declare_all
+from tests.cli.seeding import URL, claim, enqueue, new_job, settle, with_store
+from tests.client.served import Served
+from tests.servers.fixtures import made
+from tests.servers.process import free_port
+from tests.servers.redis import RedisServer
+from tests.servers.stores import NewUrl
+
+
+def seed() -> None:
+    """Gates; a job that died of an error with a secret; one that runs; two that wait."""
+    declare_all()
+    enqueue(new_job(lane="mail", kind="letter", args=b'{"password":"hunter2"}'))
+    (started,) = claim("mail")
+    settle(Died(job=started.id, run=started.run, error="no route token=abc123"))
+    enqueue(*(new_job(lane="calls", kind="[red]ring", subject="\x1b[2J") for _ in range(3)))
+
+    async def start(store: Store) -> None:
+        lanes = (("calls", 1),)
+        await store.claim(ClaimRequest(worker="v" * 32, request=1, lanes=lanes, lease_ms=600_000))
+
+    with_store(start)
+
+
+def test_once_prints_what_there_is_as_plain_text(headway: Headway):
+    seed()
+    ran = headway("top", "--once")
+    assert (ran.code, ran.err) == (0, "")
+    for part in (
+        "2 waiting",
+        "1 running",
+        "1 dead",
+        "mail",
+        "line",
+        "sms",
+        "[red]ring",
+        "no route",
+    ):
+        assert part in ran.out
+    assert "\x1b" not in ran.out
+    assert "abc123" not in ran.out
+
+
+def test_once_with_json_is_one_document_for_programs(headway: Headway):
+    seed()
+    document = headway("top", "--once", "--json").document
+    assert [one["name"] for one in document["lanes"]] == ["calls", "mail"]
+    assert document["lanes"][0]["latency"]["starts"] == 1
+    assert {one["name"] for one in document["gates"]} == {"line", "sms", "numbers"}
+    assert document["stats"]["counts"] == {"waiting": 2, "running": 1, "dead": 1}
+    assert [job["kind"] for job in document["running"]] == ["[red]ring"]
+    assert len(document["waiting"]) == 2
+    assert "hunter2" not in str(document)
+    assert document["stuck"] == []
+
+
+def test_once_over_a_server_says_the_same_as_over_its_store(headway: Headway):
+    seed()
+    over_store = headway("top", "--once", "--json").document
+    with Served(open_store(URL)) as served:
+        ran = headway("top", "--once", "--json", "--server", served.url)
+    # The server is in this process, and logs before the answer.
+    over_server = json.loads(ran.out.splitlines()[-1])
+    for name in ("gates", "running", "waiting", "dead", "stuck"):
+        assert over_server[name] == over_store[name]
+    latencies = [
+        [lane["latency"]["starts"] for lane in one["lanes"]] for one in (over_store, over_server)
+    ]
+    assert latencies == [[1, 1], [1, 1]]
+
+
+def test_without_a_terminal_it_refuses_and_names_once(headway: Headway):
+    seed()
+    ran = headway("top")
+    assert (ran.code, ran.out) == (2, "")
+    assert (
+        ran.err == "headway: headway top needs a terminal (--once prints what there is, and ends)\n"
+    )
+
+
+def test_json_without_once_and_a_store_beside_a_server_are_refused(headway: Headway):
+    ran = headway("top", "--json")
+    assert (ran.code, "--once" in ran.err) == (2, True)
+    ran = headway("top", "--once", "--store", "memory://", "--server", "http://127.0.0.1:1")
+    assert (ran.code, "--server" in ran.err) == (2, True)
+
+
+def test_a_server_or_a_store_that_is_away_at_the_start_is_an_error(headway: Headway):
+    port = free_port()
+    ran = headway("top", "--once", "--server", f"http://127.0.0.1:{port}")
+    assert (ran.code, ran.out) == (4, "")
+    assert f"127.0.0.1:{port}" in ran.err
+    assert headway("top", "--once").code == 4
+
+
+class Screen:
+    """A real terminal with the program in it; what it drew is searched as it comes."""
+
+    def __init__(self, outer: int) -> None:
+        self._outer = outer
+        self.drawn = ""
+
+    def until(self, wanted: str) -> None:
+        """Read until a text was drawn; the time limit of the test ends what hangs."""
+        while wanted not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.drawn):
+            self.drawn += os.read(self._outer, 65_536).decode(errors="replace")
+
+    def press(self, keys: str) -> None:
+        """Press keys; what was drawn before is forgotten."""
+        self.drawn = ""
+        os.write(self._outer, keys.encode())
+
+
+@contextmanager
+def terminal(*line: str, **variables: str) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
+    outer, inner = pty.openpty()
+    ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway", *line],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env={**os.environ, "TERM": "xterm-256color", **variables},
+    )
+    os.close(inner)
+    try:
+        yield Screen(outer), process
+    finally:
+        process.kill()
+        process.wait()
+        os.close(outer)
+
+
+COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:3[0-7]|4[0-7]|38|48|9[0-7])(?:;[0-9;]*)?m")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_in_a_real_terminal_it_shows_the_store_pauses_a_lane_and_ends(kind: str, new_url: NewUrl):
+    url = new_url(kind)
+
+    async def begin(store: Store) -> None:
+        await store.enqueue([new_job(lane="mail") for _ in range(3)])
+
+    with_store(begin, url)
+    with terminal("top", "--store", url, NO_COLOR="1") as (screen, process):
+        screen.until("3 jobs wait in the lane mail: no live worker serves it")
+        first = screen.drawn
+        screen.press("p")
+        screen.until("pause mail?")
+        screen.press("lunch\r")
+        screen.until("lane:mail is closed until it is opened")
+        screen.press("q")
+        assert process.wait() == 0
+    assert COLOUR.search(first) is None
+    (lane,) = with_store(lambda store: store.read(LanesQuery(names=("mail",))), url)
+    assert lane.paused
+
+
+@pytest.mark.slow
+def test_in_a_real_terminal_a_redis_that_goes_away_is_said_and_its_return_seen():
+    with made(RedisServer) as server:
+        url = f"{server.url}?namespace=top"
+
+        async def begin(store: Store) -> None:
+            await store.enqueue([new_job(lane="mail")])
+
+        with_store(begin, url)
+        with terminal("top", "--store", url) as (screen, process):
+            screen.until("mail")
+            assert COLOUR.search(screen.drawn)
+            screen.press("")
+            server.stop()
+            screen.until("away: ")
+            server.start()
+            with_store(begin, url)
+            screen.press("")
+            screen.until("1 waiting")
+            screen.press("\x03")
+            assert process.wait() == 0
