@@ -119,4 +119,4 @@ def _parts(settings: Settings, store_url: str) -> Parts:
 
         exchange = read_exchange(settings.telephony)
     directory = Directory(directory_url(settings, store_url))
-    return Shared(directory=directory, exchange=exchange)
+    return Shared(directory=directory, exchange=exchange, signing_keys=settings.signing_keys)

@@ -20,6 +20,7 @@ so it may well outlive the longest hand-over, and must not end before it."""
 SHORTEST_KEY = 32
 """The shortest signing key, in bytes: as many as the digest has."""
 
+PURPOSE = "headway signal"
 _STEP_MS = 86_400_000
 _REFERENCE = re.compile(r"[A-Za-z0-9-]+:[0-9]+", re.ASCII)
 _EXPIRES = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -53,7 +54,7 @@ class SignalUrls:
         if not self.keys:
             return plain
         expires = -(-(now + LIVES_MS) // _STEP_MS) * _STEP_MS
-        signature = _signature(self.keys[0], key, str(expires))
+        signature = sign(self.keys[0], PURPOSE, str(expires), key)
         return f"{plain}?{urlencode({'expires': expires, 'signature': signature})}"
 
 
@@ -77,10 +78,7 @@ def find_fault(
     Returns:
         The fault, in a few words that hold no secret; None if there is none.
     """
-    said = signature.encode("utf-8", "surrogatepass")
-    fits = False
-    for one in keys:
-        fits |= hmac.compare_digest(_signature(one, key, expires).encode(), said)
+    fits = is_signed(keys, signature, PURPOSE, expires, key)
     if not fits or _EXPIRES.fullmatch(expires) is None:
         return "its signature is not ours"
     return None if now < int(expires) else f"it ended at {format_instant(int(expires))}"
@@ -109,8 +107,23 @@ def read_signing_keys(written: str | Sequence[str] | None) -> tuple[str, ...]:
     return keys
 
 
-def _signature(secret: str, key: str, expires: str) -> str:
-    # The purpose stands first, so that no other use of the same secret can be passed off as this.
-    text = f"headway signal\n{expires}\n{key}".encode("utf-8", "surrogatepass")
+def sign(secret: str, purpose: str, *parts: str) -> str:
+    """Return the signature of a link, for its URL.
+
+    Args:
+        secret: a signing key.
+        purpose: is signed first, so that no other use of the same key can be passed off as this.
+        parts: of the link; none but the last may hold a line break.
+    """
+    text = "\n".join((purpose, *parts)).encode("utf-8", "surrogatepass")
     digest = hmac.digest(secret.encode(), text, sha256)
     return urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def is_signed(keys: Sequence[str], signature: str, purpose: str, *parts: str) -> bool:
+    """Return whether one of the keys signed this, in a time that does not depend on which."""
+    said = signature.encode("utf-8", "surrogatepass")
+    fits = False
+    for one in keys:
+        fits |= hmac.compare_digest(sign(one, purpose, *parts).encode(), said)
+    return fits

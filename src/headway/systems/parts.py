@@ -31,6 +31,7 @@ class Parts:
         directory: what they keep besides jobs.
         exchange: who places calls and sends messages.
         base_url: how the outside world reaches the server; empty until that is known.
+        signing_keys: of links in messages; the first signs, all are accepted.
         timing: clocks and pauses.
         alert_place: in the directory, where what was told of alerts outlives a server.
     """
@@ -38,6 +39,7 @@ class Parts:
     directory: Directory
     exchange: Exchange
     base_url: str = ""
+    signing_keys: tuple[str, ...] = field(default=(), repr=False)
     timing: Timing = REAL
     alert_place: AlertPlace = field(init=False)
     _others: list[Openable] = field(default_factory=list[Openable], init=False)

@@ -16,6 +16,7 @@ from headway.contract.views import JobQuery, JobView
 from headway.runtime.timing import REAL
 from headway.runtime.worker.worker import Worker
 from headway.systems.directory.database import Directory
+from headway.systems.last_moment import last_moment
 from headway.systems.notifications import make
 from headway.systems.notifications.desk import Desk
 from headway.systems.notifications.names import Channel
@@ -33,13 +34,21 @@ Answer = Outcome | Callable[[Message], Awaitable[Outcome]]
 
 @dataclass
 class Box:
-    """A sender that keeps what it was given, and answers with what stands first in `answers`."""
+    """A sender that keeps what it was given, and answers with what stands first in `answers`.
+
+    Attributes:
+        queue: what it waits for before the last moment, such as a connection.
+    """
 
     answers: list[Answer] = field(default_factory=list)
     got: list[Message] = field(default_factory=list)
     ids: bool = True
+    queue: Callable[[], Awaitable[None]] | None = None
 
     async def send(self, message: Message) -> Outcome:
+        if self.queue is not None:
+            await self.queue()
+        await last_moment()
         self.got.append(message)
         if not self.answers:
             return Accepted(f"p-{message.id}-{len(self.got)}" if self.ids else None)

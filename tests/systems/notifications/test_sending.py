@@ -14,10 +14,10 @@ from headway.contract.views import GatesQuery
 from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import REAL
 from headway.systems.notifications import delivery, sending
+from headway.systems.notifications.delivery import DeliveryEvent
 from headway.systems.notifications.names import slots_of
 from headway.systems.notifications.senders.sender import (
     Accepted,
-    DeliveryEvent,
     Limited,
     Message,
     Outcome,
@@ -398,26 +398,122 @@ async def test_of_a_worker_that_dies_after_the_hand_over_the_send_is_reported_no
         await notify.becomes(await notify.send(), "SENT")
 
 
-async def test_a_worker_that_stood_still_after_reading_sends_nothing(
+class Clock:
+    """The real clock, moved ahead by hand."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(REAL, name)
+
+    def monotonic(self) -> float:
+        return REAL.monotonic() + self.ahead_s
+
+
+async def test_an_opt_out_while_a_message_waits_for_its_connection_is_not_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with notifying(tmp_path) as notify:
+        clock = Clock()
+        monkeypatch.setattr(notify.desk.parts, "timing", clock)
         await notify.ada()
-        reads = iter([0.0, 1.5])
-        real = REAL.monotonic
 
-        class Clock:
-            def __getattr__(self, name: str) -> object:
-                return getattr(REAL, name)
+        async def opts_out() -> None:
+            change = {"preferences": {"opt_out": ["email:news"]}}
+            await notify.ok("PATCH", "/recipients/ada", change)
+            clock.ahead_s += 1.0
 
-            def monotonic(self) -> float:
-                return next(reads, real())
+        notify.email.queue = opts_out
+        one = await notify.send(category="news")
+        told = await notify.becomes(one, "SKIPPED")
+        assert told["reason"] == "opted out of email:news"
+        assert notify.email.got == []
+        assert [run.outcome for run in (await notify.job(one)).runs] == ["snoozed", "succeeded"]
+        # Others are sent after the same wait.
+        await notify.becomes(await notify.send(category="bills"), "SENT")
 
-        monkeypatch.setattr(notify.desk.parts, "timing", Clock())
+
+@pytest.mark.parametrize("waits_s", [0.6, 200.0])
+async def test_a_worker_that_stood_still_while_it_read_or_sent_sends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits_s: float
+):
+    async with notifying(tmp_path) as notify:
+        clock, reads = Clock(), 0
+        monkeypatch.setattr(notify.desk.parts, "timing", clock)
+        read = notify.desk.reader.read
+
+        async def stands_still(*asked: str | None) -> object:
+            nonlocal reads
+            reads += 1
+            found = await read(*asked)  # pyright: ignore[reportArgumentType]
+            if reads == 2:
+                clock.ahead_s += waits_s
+            return found
+
+        async def waits() -> None:
+            clock.ahead_s += 0.2
+
+        monkeypatch.setattr(notify.desk.reader, "read", stands_still)
+        notify.email.queue = waits
+        await notify.ada()
         one = await notify.send()
         await notify.becomes(one, "SENT")
         assert len(notify.email.got) == 1
         assert next(run.outcome for run in (await notify.job(one)).runs) == "snoozed"
+
+
+async def test_a_directory_that_goes_away_before_the_last_moment_holds_the_message_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path) as notify:
+        clock, reads = Clock(), 0
+        monkeypatch.setattr(notify.desk.parts, "timing", clock)
+        read = notify.desk.reader.read
+
+        async def away_once(*asked: str | None) -> object:
+            nonlocal reads
+            reads += 1
+            if reads == 2:
+                message = "away"
+                raise StoreUnavailable(message)
+            return await read(*asked)  # pyright: ignore[reportArgumentType]
+
+        async def waits() -> None:
+            clock.ahead_s += 0.2
+
+        monkeypatch.setattr(notify.desk.reader, "read", away_once)
+        notify.email.queue = waits
+        await notify.ada()
+        one = await notify.send()
+        await notify.becomes(one, "SENT")
+        assert next(run.outcome for run in (await notify.job(one)).runs) == "snoozed"
+        assert len(notify.email.got) == 1
+
+
+async def test_many_slow_devices_are_sent_to_at_once_and_any_that_took_it_decides(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        devices = [f"d{n}" for n in range(20)]
+        await notify.ada(devices=devices)
+        everybody = asyncio.Event()
+
+        async def slow(message: Message) -> Outcome:
+            if len(notify.push.got) == len(devices):
+                everybody.set()
+            # Sent one after another, the first would wait here for ever.
+            async with asyncio.timeout(60):
+                await everybody.wait()
+            if message.to == "d7":
+                return Accepted("p-7")
+            return Refused("410", gone=True) if message.to == "d3" else Unavailable("too slow")
+
+        notify.push.answers += [slow] * len(devices)
+        one = await notify.send(channel="push")
+        told = await notify.becomes(one, "SENT")
+        assert (told["attempts"], told["reason"]) == (1, "")
+        assert sorted(got.to for got in notify.push.got) == sorted(devices)
+        ada = await notify.ok("GET", "/recipients/ada")
+        assert ada["devices"] == [each for each in devices if each != "d3"]
 
 
 async def test_one_that_has_expired_or_whose_recipient_is_gone_fails(tmp_path: Path):
@@ -479,15 +575,6 @@ async def test_a_channels_rate_is_never_exceeded_and_holds_up_no_other(tmp_path:
         await notify.until(waits_there)
         assert (await notify.get(three[2]))["status"] == "QUEUED"
         assert len(notify.sms.got) == 2
-
-
-async def test_a_stop_by_sms_is_an_opt_out_of_the_channel(tmp_path: Path):
-    async with notifying(tmp_path) as notify:
-        await notify.ada()
-        assert await delivery.set_sms_opt_out(notify.desk, "+14155550100") == 1
-        told = await notify.becomes(await notify.send(channel="sms", category="otp"), "SKIPPED")
-        assert told["reason"] == "opted out of sms"
-        assert notify.sms.got == []
 
 
 async def _after_its_time(notify: NotifyRig, one: str) -> None:

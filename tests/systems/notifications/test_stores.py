@@ -9,9 +9,9 @@ import pytest
 
 from headway.contract.views import GatesQuery
 from headway.systems.notifications import delivery
+from headway.systems.notifications.delivery import DeliveryEvent
 from headway.systems.notifications.names import Channel, slots_of
 from headway.systems.notifications.senders.sender import (
-    DeliveryEvent,
     Limited,
     Refused,
     Unavailable,

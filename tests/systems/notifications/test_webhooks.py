@@ -14,7 +14,7 @@ from tests.server.hooks.outside import post
 from tests.server.hooks.senders import Mailer
 from tests.server.problems import problem
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
-from tests.systems.telephony.accounts import ACCOUNT, FROM, MESSAGE, TO, TOKEN
+from tests.systems.telephony.accounts import ACCOUNT, MESSAGE, TO, TOKEN
 
 # Of apprise's own imports.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
@@ -58,19 +58,6 @@ async def test_what_twilio_says_of_a_text_is_its_status(tmp_path: Path):
             "",
         ]
         assert len(notify.email.got) == 1
-
-
-async def test_a_stop_that_twilio_passes_on_is_an_opt_out(tmp_path: Path):
-    async with notifying(tmp_path, telephony=TWILIO) as notify:
-        await notify.ada(phone=TO)
-        stop = {"MessageSid": MESSAGE, "From": TO, "To": FROM, "Body": "Stop"}
-        problem(await posts(notify, "texts", "f" * 32, **stop), 401, "unauthenticated")
-        reply = await posts(notify, "texts", **stop)
-        assert (reply.status_code, reply.headers["content-type"][:15]) == (200, "application/xml")
-        told = await notify.becomes(await notify.send(channel="sms", category="otp"), "SKIPPED")
-        assert told["reason"] == "opted out of sms"
-        gone = await notify.rig.http.post("/notifications/hooks/nobody/texts", data=stop)
-        assert gone.status_code == 404
 
 
 async def test_what_sendgrid_says_of_mails_is_their_status(tmp_path: Path):

@@ -18,7 +18,10 @@ from headway.core.errors import Forbidden
 from headway.server.replies.problem import problem_of
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-OUTSIDE = ("/hooks/", "/calls/hooks/", "/field-service/hooks/", "/healthz", "/readyz")
+OUTSIDE = (
+    *("/hooks/", "/calls/hooks/", "/field-service/hooks/", "/notifications/hooks/"),
+    *("/notifications/unsubscribe/", "/healthz", "/readyz"),
+)
 """What is there for the outside world, whatever name it uses."""
 
 

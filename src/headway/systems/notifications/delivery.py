@@ -1,25 +1,139 @@
-"""Deliveries: what providers and apps say of a notification that was sent."""
+"""Deliveries: what providers and apps say of a notification that was sent.
+
+A webhook is verified before it is read: Twilio's by the tokens of `[telephony.twilio]`, SendGrid's
+by the public keys of `[hooks.sendgrid]`.
+"""
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from sqlalchemy import select
+from fastapi import Request, Response
 
 from headway.contract.signals import Decided, Heard, Signal, SignalKind
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import InvalidState
 from headway.core.state import FINAL, State
-from headway.systems.notifications.desk import Desk
+from headway.server.hooks.request import HookRequest
+from headway.server.hooks.sendgrid import MailEvent, read_events
+from headway.server.routes.router import TheService, router
+from headway.systems.notifications.desk import Anybody, Desk, Provider, TheDesk
 from headway.systems.notifications.names import NOTIFICATION, Channel, Event, Status, known_as
 from headway.systems.notifications.notification import Said, body_of, read_args
 from headway.systems.notifications.preferences import addresses
-from headway.systems.notifications.recipients import RECIPIENTS
-from headway.systems.notifications.records import Recipient
-from headway.systems.notifications.senders.sender import DeliveryEvent
+from headway.systems.notifications.senders.sms import NO_SUCH_PHONE
+from headway.systems.notifications.senders.smtp import NO_SUCH_MAILBOX
 from headway.systems.notifications.sending import retire
+from headway.systems.telephony.exchange import take
+from headway.systems.telephony.texts import Texts, TextStatus
 
-_log = logging.getLogger("headway.notifications")
+UNDELIVERED = frozenset({"bounce", "dropped"})
+"""Events of SendGrid after which a mail will not arrive."""
+
+ROUTES = router("system: notifications", prefix="/notifications/hooks")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryEvent:
+    """What a provider's verified delivery webhook says of a message.
+
+    Attributes:
+        event: an id: the same whenever the webhook is sent again, another for anything else.
+        delivered: whether it arrived; False if it will not.
+        reason: why it will not, in the provider's words; may be empty.
+        gone: whether the address does not exist any more.
+        ref: the notification's id, if the webhook holds it; empty if not.
+    """
+
+    provider_id: str
+    event: str
+    delivered: bool
+    reason: str
+    gone: bool
+    ref: str = ""
+
+
+def read_text_delivery(texts: Texts, request: HookRequest) -> Sequence[DeliveryEvent]:
+    """Return the event of a verified status webhook that ends a text; none while it is on its way.
+
+    Raises:
+        InvalidValue: it is not understood.
+    """
+    said = texts.read_text_status(request)
+    if said is None or not said.status.ended:
+        return ()
+    delivered = said.status is TextStatus.DELIVERED
+    reason = "" if delivered else f"{said.status}, {said.reason}".removesuffix(", ")
+    gone, ref = said.code in NO_SUCH_PHONE, said.ref or ""
+    return (DeliveryEvent(said.message_id, said.event, delivered, reason, gone, ref),)
+
+
+def read_mail_delivery(request: HookRequest) -> Sequence[DeliveryEvent]:
+    """Return the events of a verified webhook of SendGrid that end messages, in order.
+
+    Raises:
+        InvalidValue: it is no list of events.
+    """
+    return [
+        DeliveryEvent(
+            one.message_id,
+            one.event,
+            delivered=one.status == "delivered",
+            reason="" if one.status == "delivered" else one.reason,
+            gone=_gone(one),
+        )
+        for one in read_events(request)
+        if one.message_id and one.status in {"delivered", *UNDELIVERED}
+    ]
+
+
+def _gone(event: MailEvent) -> bool:
+    # A block is a refusal for now, of whatever code.
+    status = str(event.body.get("status", ""))
+    blocked = event.body.get("type") == "blocked"
+    return event.status == "bounce" and not blocked and status in NO_SUCH_MAILBOX
+
+
+@ROUTES.post(
+    "/sendgrid",
+    operation_id="notify_hear_mail",
+    summary="Apply SendGrid's events of mail",
+    status_code=204,
+    response_class=Response,
+)
+async def mail(request: Request, service: TheService, desk: TheDesk, _: Anybody) -> Response:
+    """Applies what SendGrid says of mail; a repeated event has no further effect.
+
+    There is no token: SendGrid's signature is verified with the keys of [hooks.sendgrid]. 503: the
+    store is away; SendGrid is to send it again.
+    """
+    came = await service.hooks.take("sendgrid", request)
+    for event in read_mail_delivery(came):
+        await hear(desk, event)
+    return Response(status_code=204)
+
+
+@ROUTES.post(
+    "/{provider}/status",
+    operation_id="notify_hear_text",
+    summary="Apply what became of a text message",
+    status_code=204,
+    response_class=Response,
+)
+async def status(
+    provider: Provider, request: Request, service: TheService, desk: TheDesk, _: Anybody
+) -> Response:
+    """Applies a status webhook; a repeated one has no further effect.
+
+    There is no token: the provider's signature is verified. 503: the store is away; the provider
+    is to send it again.
+    """
+    exchange = desk.parts.exchange
+    came = await take(service, exchange, provider, request)
+    for event in read_text_delivery(exchange.text(provider), came):
+        await hear(desk, event)
+    return Response(status_code=204)
 
 
 async def hear(desk: Desk, event: DeliveryEvent) -> Heard:
@@ -119,24 +233,3 @@ async def _retire_sole(desk: Desk, job: JobView, channel: Channel) -> None:
     known = addresses(found, channel)
     if len(known) == 1:
         await retire(desk, found.id, channel, known[0])
-
-
-async def set_sms_opt_out(desk: Desk, phone: str) -> int:
-    """Opt all recipients with a telephone number out of SMS; again it changes nothing.
-
-    Returns:
-        How many recipients have that number.
-
-    Raises:
-        StoreUnavailable: the directory is away; nothing was written.
-    """
-    now = desk.parts.timing.wall_at()
-    async with desk.directory.change() as session:
-        asked = select(Recipient).where(Recipient.phone == phone).order_by(Recipient.id)
-        found = list(await session.scalars(asked.with_for_update()))
-        for one in found:
-            said = [*one.preferences.get("opt_out", ()), str(Channel.SMS)]
-            values = {"preferences": {**one.preferences, "opt_out": list(dict.fromkeys(said))}}
-            await RECIPIENTS.change(session, one, values, now)
-    _log.info("sms opt-out recipients=%d", len(found))
-    return len(found)

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, cast
 
-from fastapi import Depends
+from fastapi import Depends, Path
 
 from headway.contract.store import Store
-from headway.core.errors import InvariantBroken
 from headway.core.gates.spec import GateUse
 from headway.runtime.app import App
 from headway.runtime.kind import Kind
 from headway.server.access.caller import Caller
+from headway.server.access.policy import public
 from headway.server.routes.router import TheService
 from headway.server.service import Service
 from headway.systems.directory.database import Directory
@@ -37,6 +37,7 @@ class Desk:
         tally: counts outcomes and lateness.
         reader: of recipients and templates, as they are at the moment of a send.
         thresholds: from which values on servers alert.
+        app: has the kind of this system; set when that is declared.
     """
 
     settings: NotificationSettings
@@ -45,7 +46,7 @@ class Desk:
     tally: Tally
     reader: Reader
     thresholds: Thresholds
-    _app: App | None = None
+    app: App = field(init=False)
     _uses: dict[Channel, tuple[GateUse, ...]] = field(
         default_factory=dict[Channel, tuple[GateUse, ...]]
     )
@@ -69,25 +70,9 @@ class Desk:
             await sender.close()
 
     @property
-    def app(self) -> App:
-        """The app that has this system's kinds.
-
-        Raises:
-            InvariantBroken: they were not declared to any.
-        """
-        if self._app is None:
-            message = "the kinds of notifications were not declared to any app"
-            raise InvariantBroken(message)
-        return self._app
-
-    @property
     def kind(self) -> Kind:
         """The kind of notifications."""
         return self.app.kind(NOTIFICATION)
-
-    def declared(self, app: App) -> None:
-        """Note the app that has this system's kinds."""
-        self._app = app
 
     def uses(self, channel: Channel) -> tuple[GateUse, ...]:
         """The gates of a channel, as a job asks for them."""
@@ -103,6 +88,9 @@ async def the_desk(service: TheService) -> Desk:
 
 TheDesk = Annotated[Desk, Depends(the_desk)]
 """As a parameter: `desk: TheDesk`."""
+Provider = Annotated[str, Path(description="As [telephony] names it.", examples=["twilio"])]
+Anybody = Annotated[Caller, public()]
+"""The caller of a webhook or a link that is verified by its signature."""
 
 
 def directory_of(service: Service) -> Directory:

@@ -117,17 +117,11 @@ OneOrMany = Annotated[NotificationBody | Many, one_or_many(NotificationBody, Man
 
 
 class Taken(NamedTuple):
-    """What became of a notification that was sent here.
-
-    Attributes:
-        id: of it, or of the first one that it is a duplicate of.
-        created: whether it is new.
-        due_at: when it is due, ms UTC, if it is new.
-    """
+    """What became of a notification that was sent here; see `notification_routes.TAKEN`."""
 
     id: str
     created: bool
-    due_at: int
+    due_at: int | None
 
 
 async def take_in(service: Service, desk: Desk, bodies: Sequence[NotificationBody]) -> list[Taken]:
@@ -167,7 +161,9 @@ async def take_in(service: Service, desk: Desk, bodies: Sequence[NotificationBod
             jobs.append(_job(desk, body, one, now))
             due[one] = jobs[-1].due_at or now
     made = {one.id: one.created for one in await send_jobs(service, jobs)}
-    return [Taken(one, made.pop(one, False), due.get(one, 0)) for one in kept]
+    # Of several with one key in a request the first is new.
+    new = ((one, made.pop(one, False)) for one in kept)
+    return [Taken(one, created, due[one] if created else None) for one, created in new]
 
 
 async def _take_keys(desk: Desk, wanted: Sequence[Wanted], now: int) -> Mapping[bytes, str]:

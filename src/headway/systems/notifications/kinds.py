@@ -85,7 +85,7 @@ def declare(app: App, desk: Desk) -> None:
     )(send)
     for channel in list(Channel)[1:]:
         kind.stage(channel.value)(send)
-    desk.declared(app)
+    desk.app = app
 
 
 async def reconcile(desk: Desk, awaited: Awaited) -> Running | Ended | Unknown:

@@ -69,16 +69,11 @@ class Thresholds:
         runbooks: what stands before `#` and the rule's name in the link of an alert.
         overdue_above_ms: for how long one may be due and wait while its channel is open.
         overdue_for_ms: how long that must last.
-        failing_above: a share of the sends of a channel.
+        failing_above: a share of the sends of a channel within `failing_within_ms`.
         failing_least: so many must have failed.
-        failing_within_ms: how long a send counts.
-        answers_lost_more_than: so many of a channel are borne.
-        answers_lost_within_ms: how long one counts.
-        late_above: a share of the sends of a channel that may be later than `late_ms`.
-        late_ms: one of the bounds of the histogram; others count as the next smaller one.
-        late_least: so many must have been late.
-        late_within_ms: how long a send counts.
-        channel_closed_for_ms: how long a channel may be closed.
+        answers_lost_more_than: so many of a channel are borne within `answers_lost_within_ms`.
+        late_above: a share of those within `late_within_ms` that may be later than `late_ms`,
+            which is one of the bounds of the histogram; others count as the next smaller one.
     """
 
     runbooks: str = "docs/how-to/notifications-runbooks.md"
@@ -101,20 +96,15 @@ class Sight:
     """What is known of notifications at one look.
 
     Attributes:
-        at: when, in ms on a clock that never goes back; only differences mean anything.
+        at: in ms on a clock that never goes back.
         overdue_ms: how long the one that was due first has been due and waits, by channel.
         closed: why a channel is closed, by channel; only those that are.
-        totals: what was counted.
     """
 
     at: int
     overdue_ms: Mapping[str, int]
     closed: Mapping[str, str]
     totals: Totals
-
-    def labels(self, event: Event) -> dict[str, int]:
-        """How often an event happened, by label."""
-        return {label: times for (one, label), times in self.totals.items() if one == event}
 
 
 def read_thresholds(given: Mapping[str, object]) -> Thresholds:
@@ -142,7 +132,8 @@ def notification_rules(at: Thresholds) -> tuple[Rule[Sight], ...]:
 
 
 def _of(event: Event) -> Callable[[Sight], Mapping[str, int]]:
-    return lambda sight: sight.labels(event)
+    """How often an event happened, by label."""
+    return lambda sight: {label: n for (one, label), n in sight.totals.items() if one == event}
 
 
 def _overdue(at: Thresholds, sight: Sight) -> Mapping[str, Callable[[int], str]]:

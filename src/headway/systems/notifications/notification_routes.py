@@ -26,7 +26,7 @@ from headway.server.service import Service
 from headway.systems.directory.records import MAX_ID
 from headway.systems.notifications.delivery import delivered as apply_delivered
 from headway.systems.notifications.desk import TheDesk, check_caller
-from headway.systems.notifications.intake import NotificationBody, OneOrMany, Taken, take_in
+from headway.systems.notifications.intake import NotificationBody, OneOrMany, take_in
 from headway.systems.notifications.names import NOTIFICATION, Channel, Status, lane_of
 from headway.systems.notifications.notification import Notification, notification_of, status_of
 
@@ -78,13 +78,9 @@ async def take(
     check_caller(caller)
     if isinstance(body, NotificationBody):
         (taken,) = await take_in(service, desk, [body])
-        return plain(_told(taken), 201 if taken.created else 200)
-    return plain({"notifications": [_told(one) for one in await take_in(service, desk, body)]})
-
-
-def _told(taken: Taken) -> dict[str, object]:
-    due_at = taken.due_at if taken.created else None
-    return {"id": taken.id, "created": taken.created, "due_at": due_at}
+        return plain(taken._asdict(), 201 if taken.created else 200)
+    taken_in = await take_in(service, desk, body)
+    return plain({"notifications": [taken._asdict() for taken in taken_in]})
 
 
 @ROUTES.get(

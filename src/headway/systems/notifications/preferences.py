@@ -10,6 +10,9 @@ from headway.core.zone import DAY_MS
 from headway.systems.notifications.names import Channel
 from headway.systems.notifications.records import Recipient
 
+STOPPED = f"{Channel.SMS}:STOP"
+"""The opt-out of who has written STOP, told apart from others since START takes back no other."""
+
 
 def opted_out(recipient: Recipient, channel: Channel, category: str) -> str:
     """Which opt-out forbids a send; empty if none does.
@@ -17,7 +20,7 @@ def opted_out(recipient: Recipient, channel: Channel, category: str) -> str:
     Urgent categories have no way past it: whoever wrote STOP gets no one-time password either.
     """
     said: Collection[str] = recipient.preferences.get("opt_out", ())
-    tries = (channel, f"{channel}:{category}", f"*:{category}")
+    tries = (channel, f"{channel}:STOP", f"{channel}:{category}", f"*:{category}")
     return next((str(one) for one in tries if one in said), "")
 
 

@@ -28,6 +28,7 @@ from headway.systems.directory.records import (
 )
 from headway.systems.notifications.desk import check_caller, directory_of
 from headway.systems.notifications.names import Channel
+from headway.systems.notifications.preferences import STOPPED
 from headway.systems.notifications.records import Recipient
 from headway.systems.notifications.templates import json_of, named_by_id
 from headway.systems.telephony.phone import Phone
@@ -43,7 +44,7 @@ _MARKS = re.compile(r"[;\s|]+")
 
 
 def _opt_out(text: str) -> str:
-    if _OPT_OUT.fullmatch(text) is None or text == "*":
+    if text != STOPPED and (_OPT_OUT.fullmatch(text) is None or text == "*"):
         message = f"{text[:60]!r} is not an opt-out"
         raise InvalidValue(
             message,

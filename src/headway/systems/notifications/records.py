@@ -43,13 +43,7 @@ class MessageTemplate(Record, Base):
 
 
 class DedupeKey(Base):
-    """The first notification with a dedupe key; see `dedupe`.
-
-    Attributes:
-        digest: of recipient, channel and key.
-        id: of the notification.
-        until_at: from when on the key is free again, ms UTC.
-    """
+    """The first notification with a dedupe key, and until when it holds it; see `dedupe`."""
 
     __tablename__ = "notify_keys"
 

@@ -56,13 +56,7 @@ _HTML = _Environment(undefined=StrictUndefined, autoescape=True)
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What one channel says.
-
-    Attributes:
-        title: in one line; may be empty.
-        text: plain.
-        html: None for none.
-    """
+    """What one channel says; the title is one line, and may be empty."""
 
     title: str
     text: str

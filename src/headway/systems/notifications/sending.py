@@ -2,13 +2,16 @@
 
 What may be tried again happens before the hand-over: the recipient and the template are read,
 opt-outs and quiet hours are looked at, the text is rendered. Then the job is handed over, and only
-then is the provider called. From there on only a definite "nothing was sent" leads to another try.
+then is the provider called; the opt-outs are read once more in the last moment, when the connection
+is there. From there on only a definite "nothing was sent" leads to another try.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from headway.contract.signals import Signal, SignalKind
@@ -16,6 +19,7 @@ from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue, LeaseLost, StoreError
 from headway.runtime.answers import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
+from headway.systems.last_moment import Withdrawn, checking
 from headway.systems.notifications.desk import Desk
 from headway.systems.notifications.names import (
     ANSWER_LOST,
@@ -31,6 +35,7 @@ from headway.systems.notifications.names import (
     slots_of,
 )
 from headway.systems.notifications.notification import Args, Said, body_of
+from headway.systems.notifications.opt_outs import unsubscribe_url
 from headway.systems.notifications.preferences import (
     addresses,
     opted_out,
@@ -54,8 +59,9 @@ from headway.systems.notifications.templates import forms_of
 
 AWAY = "5s"
 """How long a notification is put off while the directory does not answer."""
-STALE_S = 1.0
-"""What was read of a recipient so long ago is not sent by any more."""
+FRESH_S, STALE_S = 0.1, 0.5
+"""Opt-outs that were read so long before the provider's request are read again; if reading takes
+longer than the second, nothing is sent. So one that was set half a second before a send holds."""
 TELLS = 5
 """How often the store is told of an accepted message; after that its answer is lost."""
 
@@ -69,7 +75,7 @@ class _Sent(NamedTuple):
     """What became of a message for one address."""
 
     address: str
-    outcome: Outcome
+    outcome: Outcome | Withdrawn
 
 
 async def deliver(desk: Desk, job: Job, args: Args) -> Back:
@@ -88,7 +94,7 @@ async def deliver(desk: Desk, job: Job, args: Args) -> Back:
     now = timing.wall_at()
     if args.expires_at is not None and now >= args.expires_at:
         raise Dead(_failed(desk, channel, "it expired before it was sent"))
-    read_s = timing.monotonic()
+    begun_s = timing.monotonic()
     try:
         found = await desk.reader.read(job.subject or "", args.template)
     except StoreError as away:
@@ -106,11 +112,11 @@ async def deliver(desk: Desk, job: Job, args: Args) -> Back:
             return Snooze(after=f"{until - now}ms")
     messages = _messages(desk, job, args, found, recipient, channel)
     await job.hand_over(timeout=f"{desk.settings.answer_within}ms")
-    if timing.monotonic() - read_s > STALE_S:
-        # The worker stood still, and the recipient may have opted out meanwhile: nothing is sent.
-        return Snooze(after="0s")
+    handed_s = timing.monotonic()
     _count_lateness(desk, job, channel, timing.wall_at())
-    sent = await _send(desk, channel, messages)
+    wish = _Wish(desk, recipient.id, channel, args.category, begun_s, handed_s)
+    with checking(wish.check):
+        sent = await asyncio.gather(*(_send(desk, channel, message) for message in messages))
     await _retire(desk, recipient, channel, sent)
     return await _conclude(desk, job, args, channel, sent)
 
@@ -160,9 +166,6 @@ def _messages(
         except InvalidValue as error:
             reason = f"template {args.template!r}, {channel}.{error.message}"
             raise Dead(_failed(desk, channel, reason)) from error
-    url = desk.settings.unsubscribe_url
-    if url is not None:
-        url = url.replace("{recipient}", recipient.id).replace("{category}", args.category)
     return [
         Message(
             id=job.id,
@@ -175,26 +178,60 @@ def _messages(
             priority=Priority(args.level).value,
             category=args.category,
             expires_at=args.expires_at,
-            unsubscribe_url=url,
+            unsubscribe_url=unsubscribe_url(desk, recipient.id, args.category),
         )
         for address in addresses(recipient, channel)
     ]
 
 
-async def _send(desk: Desk, channel: Channel, messages: Sequence[Message]) -> list[_Sent]:
-    """Send to one address after another; what limits one limits all, and ends it."""
-    sent: list[_Sent] = []
-    for message in messages:
+@dataclass(slots=True)
+class _Wish:
+    """What a recipient wants, as it was read last; see `last_moment`."""
+
+    desk: Desk
+    recipient: str
+    channel: Channel
+    category: str
+    read_s: float
+    handed_s: float
+
+    async def check(self) -> bool:
+        """Read the opt-outs again, unless they were read just now.
+
+        Raises:
+            Withdrawn: the recipient has opted out, or that cannot be read in time, or the answer
+                is reported as lost by now.
+        """
+        timing = self.desk.parts.timing
+        begun_s = timing.monotonic()
+        if begun_s - self.read_s <= FRESH_S:
+            return False
         try:
-            outcome = await desk.senders[channel].send(message)
-        # A sender that raises has a bug; whether it had sent by then is not known.
-        except Exception as error:  # noqa: BLE001
-            _log.exception("the sender of %s failed", channel)
-            outcome = Unsure(f"{type(error).__name__}: {error}"[:300])
-        sent.append(_Sent(message.to, outcome))
-        if isinstance(outcome, Limited):
-            break
-    return sent
+            found = (await self.desk.reader.read(self.recipient, None)).recipient
+        except StoreError as away:
+            raise Withdrawn from away
+        now_s = timing.monotonic()
+        over = now_s - self.handed_s > self.desk.settings.answer_within / 1000
+        if found is None or over or now_s - begun_s > STALE_S:
+            raise Withdrawn
+        if _why_not(self.desk, found, self.channel, self.category):
+            raise Withdrawn
+        self.read_s = begun_s
+        return True
+
+
+async def _send(desk: Desk, channel: Channel, message: Message) -> _Sent:
+    """Send to one address; of several at once, so that a slow one takes no time from others."""
+    outcome: Outcome | Withdrawn
+    try:
+        outcome = await desk.senders[channel].send(message)
+    except Withdrawn as withdrawn:
+        outcome = withdrawn
+    # A sender that raises has a bug; whether it had sent by then is not known.
+    except Exception as error:  # noqa: BLE001
+        _log.exception("the sender of %s failed", channel)
+        outcome = Unsure(f"{type(error).__name__}: {error}"[:300])
+    return _Sent(message.to, outcome)
 
 
 async def _conclude(
@@ -226,6 +263,9 @@ async def _conclude(
                 closed_ms = desk.settings.channel(channel).closed_for
             job.close(slots_of(channel), after=f"{max(1, closed_ms)}ms", reason=one.reason[:500])
             return Snooze(after="0s")
+    if any(isinstance(one, Withdrawn) for one in outcomes):
+        # Nothing was sent; the next run reads anew, and decides.
+        return Snooze(after="0s")
     away = next((one for one in outcomes if isinstance(one, Unavailable)), None)
     refused = "; ".join(dict.fromkeys(cast("Refused", one).reason for one in outcomes))
     tries = desk.settings.attempts * (args.channels.index(channel) + 1)

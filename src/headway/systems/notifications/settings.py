@@ -43,8 +43,8 @@ class NotificationSettings(Table):
         answer_within: until when a provider must have answered; then its answer is lost.
         delivery_within: how long a delivery event is waited for; then it stays SENT.
         keep: how long an ended notification is kept.
-        unsubscribe_url: where one click ends a category; `{recipient}` and `{category}` are
-            replaced. None for none.
+        unsubscribe_url: a page of yours, where one click ends a category; `{recipient}` and
+            `{category}` are replaced. None for this server's, with `public_url` and `signing_key`.
         senders: by channel.
         alerts: thresholds.
     """

@@ -9,16 +9,17 @@ from fastapi import APIRouter
 
 from headway.runtime.app import App
 from headway.server.service import Service
+from headway.systems.notifications.delivery import ROUTES as HOOK_ROUTES
 from headway.systems.notifications.desk import Desk
-from headway.systems.notifications.hook_routes import ROUTES as HOOK_ROUTES
 from headway.systems.notifications.kinds import declare
 from headway.systems.notifications.metrics import start_seeing
 from headway.systems.notifications.names import NAME
 from headway.systems.notifications.notification_routes import ROUTES as NOTIFICATION_ROUTES
+from headway.systems.notifications.opt_outs import ROUTES as OPT_OUT_ROUTES
 from headway.systems.notifications.recipients import ROUTES as RECIPIENT_ROUTES
 from headway.systems.notifications.templates import ROUTES as TEMPLATE_ROUTES
 
-OWN = (NOTIFICATION_ROUTES, HOOK_ROUTES, RECIPIENT_ROUTES, TEMPLATE_ROUTES)
+OWN = (NOTIFICATION_ROUTES, HOOK_ROUTES, OPT_OUT_ROUTES, RECIPIENT_ROUTES, TEMPLATE_ROUTES)
 
 _log = logging.getLogger("headway.notifications")
 

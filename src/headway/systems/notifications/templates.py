@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from fastapi import Path
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_serializer, model_validator
 from starlette.responses import Response
 
 from headway.core.errors import InvalidValue
@@ -52,11 +52,15 @@ class FormsBody(Body):
     text: Source = Field(description="Plain.", examples=["Hello {{ name }}"])
     html: Source | None = Field(default=None, description="For e-mail; values are escaped.")
 
+    @model_serializer
+    def _given(self) -> dict[str, str]:
+        return {form: source for form, source in vars(self).items() if source is not None}
+
 
 def _channels(value: dict[Any, FormsBody]) -> dict[Any, FormsBody]:
     for channel, forms in value.items():
         try:
-            check_forms(forms.model_dump(exclude_none=True))
+            check_forms(forms.model_dump())
         except InvalidValue as error:
             message = f"{channel}.{error.message}"
             raise InvalidValue(message, hint=error.hint) from None
@@ -87,25 +91,12 @@ class TemplateBody(NewRecord):
     def _named(cls, value: object) -> object:
         return named_by_id(value)
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """What the record holds."""
-        return {"name": self.name, "channels": _stored(self.channels)}
-
 
 class TemplateChange(RecordChange):
     """What is changed of a message template; what is not said stays."""
 
     name: PersonName | None = None
     channels: Channels | None = Field(default=None, description="All of them.")
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """What was said."""
-        given = super().values
-        if self.channels is not None:
-            given["channels"] = _stored(self.channels)
-        return given
 
 
 def named_by_id(value: object) -> object:
@@ -127,10 +118,6 @@ def json_of(text: str) -> object:
     except ValueError as error:
         message = f"{text[:40]!r} is not JSON: {error}"
         raise InvalidValue(message) from None
-
-
-def _stored(channels: Mapping[Any, FormsBody]) -> dict[str, Any]:
-    return {str(name): one.model_dump(exclude_none=True) for name, one in channels.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

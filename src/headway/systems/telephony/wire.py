@@ -15,6 +15,7 @@ import httpx
 from headway.core.duration import read_retry_after
 from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
+from headway.systems.last_moment import last_moment
 
 UNSURE = frozenset({408, 409, 425})
 """Statuses of the caller's side that do not say that nothing was begun."""
@@ -130,7 +131,9 @@ class Wire:
 
         async def watch(event: str, _: object) -> None:
             nonlocal begun
-            begun = begun or event.endswith("send_request_headers.started")
+            if not begun and event.endswith("send_request_headers.started"):
+                await last_moment()
+                begun = True
 
         request.extensions = {**request.extensions, "trace": watch}
         try:

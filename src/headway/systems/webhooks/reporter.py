@@ -22,6 +22,7 @@ from headway.runtime.answers import Dead, Retry
 from headway.runtime.timing import Timing
 from headway.server.hooks.settings import SHORTEST_SECRET
 from headway.server.hooks.signatures import strict_base64
+from headway.systems.last_moment import last_moment
 from headway.systems.webhooks.pinned import PinnedNetwork, PrivateAddress, Resolve, resolve
 
 PREFIX = "whsec_"
@@ -198,7 +199,9 @@ class Reporter:
 
         async def watch(step: str, _: object) -> None:
             nonlocal begun
-            begun = begun or step.endswith("send_request_headers.started")
+            if not begun and step.endswith("send_request_headers.started"):
+                await last_moment()
+                begun = True
 
         try:
             async with (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -9,16 +11,25 @@ revision = "0001"
 down_revision = None
 
 
-def _text(length: int) -> sa.String:
-    return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
+def _records(table: str, *columns: sa.Column[Any]) -> None:
+    op.create_table(
+        table,
+        sa.Column(
+            "id",
+            sa.String(64).with_variant(sa.String(64, collation="C"), "postgresql"),
+            nullable=False,
+        ),
+        sa.Column("name", sa.String(200), nullable=False),
+        *columns,
+        sa.Column("version", sa.Integer, nullable=False),
+        sa.PrimaryKeyConstraint("id", name=f"pk_{table}"),
+    )
 
 
 def upgrade() -> None:
     """Makes them."""
-    op.create_table(
+    _records(
         "notify_recipients",
-        sa.Column("id", _text(64), nullable=False),
-        sa.Column("name", sa.String(200), nullable=False),
         sa.Column("tz", sa.String(64), nullable=False),
         sa.Column("preferences", sa.JSON, nullable=False),
         sa.Column("devices", sa.JSON, nullable=False),
@@ -26,18 +37,9 @@ def upgrade() -> None:
         sa.Column("phone", sa.String(16), nullable=True),
         sa.Column("webhook_url", sa.Text, nullable=True),
         sa.Column("apprise", sa.Text, nullable=True),
-        sa.Column("version", sa.Integer, nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_notify_recipients"),
     )
     op.create_index("ix_notify_recipients_phone", "notify_recipients", ["phone"])
-    op.create_table(
-        "notify_templates",
-        sa.Column("id", _text(64), nullable=False),
-        sa.Column("name", sa.String(200), nullable=False),
-        sa.Column("channels", sa.JSON, nullable=False),
-        sa.Column("version", sa.Integer, nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_notify_templates"),
-    )
+    _records("notify_templates", sa.Column("channels", sa.JSON, nullable=False))
     op.create_table(
         "notify_keys",
         sa.Column("digest", sa.LargeBinary(16), nullable=False),

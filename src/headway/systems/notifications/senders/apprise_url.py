@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 
 from apprise import NotifyType
 
 from headway.core.errors import InvalidValue
 from headway.runtime.timing import Timing
 from headway.server.alerts.apprise_address import AppriseAddress
+from headway.systems.last_moment import Withdrawn, last_moment
 from headway.systems.notifications.senders.sender import (
     Accepted,
     Message,
@@ -35,6 +37,9 @@ class AppriseUrl:
 
         Apprise answers yes or no. A no can be a refusal, but a lost answer as well, so it is
         `Unsure`.
+
+        Raises:
+            Withdrawn: see there.
         """
         try:
             address = AppriseAddress(message.to, "the address")
@@ -42,7 +47,14 @@ class AppriseUrl:
             return Refused(error.message)
         # A scheme names the service; what stands behind it can be a secret.
         service = message.to.partition(":")[0][:20]
-        job = self._threads.submit(address.send, message.title, message.text, NotifyType.INFO)
+        loop, context = asyncio.get_running_loop(), copy_context()
+
+        def run() -> bool | None:
+            check = context.run(asyncio.run_coroutine_threadsafe, last_moment(), loop)
+            check.result(self._timeout_s)
+            return address.send(message.title, message.text, NotifyType.INFO)
+
+        job = self._threads.submit(run)
         try:
             async with self._timing.limit(self._timeout_s):
                 confirmed = await asyncio.wrap_future(job)
@@ -50,6 +62,8 @@ class AppriseUrl:
             if job.cancelled():
                 return Unavailable("all threads for apprise were busy")
             return Unsure(f"{service} did not answer in time")
+        except Withdrawn:
+            raise
         except Exception as error:  # noqa: BLE001  (a service's own code, which can raise anything)
             return Unsure(f"{service} failed: {type(error).__name__}")
         return Accepted(None) if confirmed else Unsure(f"{service} did not confirm it")

@@ -25,6 +25,7 @@ from h2.events import ConnectionTerminated, Event, StreamReset
 from h2.exceptions import ProtocolError
 
 from headway.runtime.timing import Timing
+from headway.systems.last_moment import last_moment
 from headway.systems.notifications.senders.sender import (
     Accepted,
     Limited,
@@ -208,7 +209,7 @@ class Apns:
                 self._pool.connections.remove(found)
             elif found.conn.outbound_flow_control_window < size:
                 await self._timing.pause(0.01)
-            else:
+            elif not await last_moment():
                 return found
 
     def _make_pool(self) -> APNsKeyConnectionPool:

@@ -15,14 +15,9 @@ class Message:
 
     Attributes:
         id: the notification's id; the same message never gets another one.
-        channel: such as "email".
         to: the address: a device token, E.164, an e-mail address or a URL.
         title: the subject of an e-mail, the title of a push; may be empty.
-        text: the body as plain text.
-        html: the body as HTML; None for channels and templates without.
         data: what the app gets besides, as JSON.
-        priority: "high", "normal" or "low".
-        category: such as "otp".
         expires_at: when it is of no use any more, ms UTC; None if it always is.
         unsubscribe_url: where one click ends messages of this category; None for none.
     """
@@ -95,32 +90,15 @@ class Sender(Protocol):
         """Hand over one message once; nothing in here tries again after a byte was sent.
 
         Never raises for what a provider or a network does: that is an outcome.
+
+        Raises:
+            Withdrawn: by `last_moment`, which it calls before the first byte of the message.
         """
         ...
 
     async def close(self) -> None:
         """Close its connections."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryEvent:
-    """What a provider's verified delivery webhook says of a message.
-
-    Attributes:
-        event: an id: the same whenever the webhook is sent again, another for anything else.
-        delivered: whether it arrived; False if it will not.
-        reason: why it will not, in the provider's words; may be empty.
-        gone: whether the address does not exist any more.
-        ref: the notification's id, if the webhook holds it; empty if not.
-    """
-
-    provider_id: str
-    event: str
-    delivered: bool
-    reason: str
-    gone: bool
-    ref: str = ""
 
 
 def outcome_of(error: ProviderError) -> Outcome:

@@ -20,6 +20,7 @@ from aiosmtplib import (
 )
 
 from headway.runtime.timing import Timing
+from headway.systems.last_moment import last_moment
 from headway.systems.notifications.senders.mail import read_address, write_mail
 from headway.systems.notifications.senders.sender import (
     Accepted,
@@ -161,6 +162,7 @@ class _Delivery:
         self._look_at_limit()
         await client.rcpt(self._to)
         self._look_at_limit()
+        await last_moment()
         self.begun = True
         await client.data(self._content)
 

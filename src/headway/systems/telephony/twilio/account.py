@@ -15,6 +15,7 @@ from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.said import event_id
 from headway.server.hooks.twilio_signature import check_twilio
+from headway.systems.last_moment import Withdrawn
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder
 from headway.systems.telephony.twilio.http_client import UNKNOWN, WireClient, read_refusal
 from headway.systems.telephony.twilio.settings import TwilioSettings
@@ -267,11 +268,12 @@ async def _read(asked: Awaitable[T]) -> T:
 
     Raises:
         ProviderError: as the wire raised it.
+        Withdrawn: the same.
         ProviderUnsure: there is one, but it is not understood; it may have been done.
     """
     try:
         return await asked
-    except ProviderError:
+    except (ProviderError, Withdrawn):
         raise
     except Exception as error:  # (the client raises anything for a reply of another shape)
         message = f"twilio's reply is not understood: {type(error).__name__}"

@@ -25,6 +25,7 @@ from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.said import event_id
+from headway.systems.last_moment import Withdrawn
 from headway.systems.telephony.voice import (
     SKEW_MS,
     Ask,
@@ -193,7 +194,7 @@ class Application:
         client = Client(WireClient(self._auth, self._wire, self._settings.base_url))
         try:
             return await to_thread.run_sync(ask, client, limiter=self._threads)
-        except ProviderError:
+        except (ProviderError, Withdrawn):
             raise
         except Exception as error:  # (the client raises anything for a reply of another shape)
             message = f"vonage's reply is not understood: {type(error).__name__}"

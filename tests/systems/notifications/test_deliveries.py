@@ -8,13 +8,12 @@ import pytest
 
 from headway.core.errors import InvalidValue
 from headway.server.hooks.request import FORM, HookRequest
-from headway.systems.notifications.senders.hooks import (
+from headway.systems.notifications.delivery import (
+    DeliveryEvent,
     read_mail_delivery,
-    read_stop,
     read_text_delivery,
 )
-from headway.systems.notifications.senders.sender import DeliveryEvent
-from tests.systems.telephony.accounts import FROM, MESSAGE, TO, twilio
+from tests.systems.telephony.accounts import MESSAGE, twilio
 
 URL = "https://headway.test/notifications/hooks/twilio/status?ref=1"
 
@@ -45,22 +44,6 @@ async def test_a_text_that_arrived_and_one_that_did_not():
     (unknown,) = read_text_delivery(texts, status("failed", ErrorCode="30005"))
     assert (unknown.delivered, unknown.gone) == (False, True)
     assert len({arrived.event, unreachable.event, unknown.event}) == 3
-    await texts.close()
-
-
-@pytest.mark.parametrize("text", ["STOP", " stop\n", "Unsubscribe", "QUIT", "StopAll"])
-async def test_a_stop_is_an_opt_out(text: str):
-    texts = twilio("http://127.0.0.1:1")
-    came = form(MessageSid=MESSAGE, From=TO, To=FROM, Body=text)
-    assert read_stop(texts, came) == TO
-    await texts.close()
-
-
-@pytest.mark.parametrize("text", ["", "please stop", "1", "yes"])
-async def test_other_texts_are_none(text: str):
-    texts = twilio("http://127.0.0.1:1")
-    assert read_stop(texts, form(MessageSid=MESSAGE, From=TO, To=FROM, Body=text)) is None
-    assert read_stop(texts, status("delivered")) is None
     await texts.close()
 
 

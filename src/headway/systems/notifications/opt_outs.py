@@ -1,0 +1,157 @@
+"""Opting out from outside: STOP and START by SMS, and one click in an e-mail.
+
+Source: Twilio, "Twilio support for opt-out keywords"; RFC 8058 (one-click unsubscription).
+"""
+
+from __future__ import annotations
+
+import logging
+from html import escape
+from typing import Annotated
+
+from fastapi import Path, Request
+from fastapi.responses import HTMLResponse, Response
+from sqlalchemy import ColumnElement, select
+
+from headway.core.errors import Unauthenticated
+from headway.runtime.signal_urls import is_signed, sign
+from headway.server.routes.router import TheService, router
+from headway.systems.notifications.desk import Anybody, Desk, Provider, TheDesk
+from headway.systems.notifications.names import Channel
+from headway.systems.notifications.preferences import STOPPED
+from headway.systems.notifications.recipients import RECIPIENTS
+from headway.systems.notifications.records import Recipient
+from headway.systems.telephony.exchange import take
+
+STOP_WORDS = frozenset(
+    {"STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"}
+)
+START_WORDS = frozenset({"START", "UNSTOP"})
+"""YES, which Twilio takes as well, is also a reply to other questions."""
+
+PURPOSE = "headway unsubscribe"
+PATH = "/notifications/unsubscribe/{recipient}/{category}"
+PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width"><title>Unsubscribe</title><p>{}'
+)
+CSP = "default-src 'none'; form-action 'self'; frame-ancestors 'none'"
+
+ROUTES = router("system: notifications")
+
+Whose = Annotated[str, Path(description="The recipient's id.")]
+What = Annotated[str, Path(description="The category.", examples=["news"])]
+Signature = Annotated[str, Path(description="As the e-mail has it.")]
+
+_log = logging.getLogger("headway.notifications")
+
+
+def unsubscribe_url(desk: Desk, recipient: str, category: str) -> str | None:
+    """Return the URL for an e-mail's List-Unsubscribe header.
+
+    That of the settings if they have one; else one of this server, which needs its `public_url` and
+    a `signing_key`. Mail programs show it as a button beside the mail, so urgent categories get
+    none of this server: a click there would end one-time passwords. It does not expire.
+    """
+    settings, parts = desk.settings, desk.parts
+    if settings.unsubscribe_url is not None:
+        given = settings.unsubscribe_url.replace("{recipient}", recipient)
+        return given.replace("{category}", category)
+    if not parts.base_url or not parts.signing_keys or category in settings.urgent:
+        return None
+    path = PATH.format(recipient=recipient, category=category)
+    return f"{parts.base_url}{path}/{sign(parts.signing_keys[0], PURPOSE, recipient, category)}"
+
+
+@ROUTES.get(
+    PATH + "/{signature}",
+    operation_id="notify_ask_unsubscribe",
+    summary="Show the button that ends a category of e-mails",
+    response_class=HTMLResponse,
+)
+async def ask(
+    recipient: Whose, category: What, signature: Signature, desk: TheDesk, _: Anybody
+) -> Response:
+    """Shows a page with a button that posts here, and changes nothing: mail scanners fetch links.
+
+    There is no token: the link is signed.
+    """
+    _check_link(desk, recipient, category, signature)
+    asks = f"E-mails of the category {escape(category)}:"
+    return _page(f'{asks}<form method="post"><button>Unsubscribe</button></form>')
+
+
+@ROUTES.post(
+    PATH + "/{signature}",
+    operation_id="notify_unsubscribe",
+    summary="End a category of e-mails by one click",
+    response_class=HTMLResponse,
+)
+async def unsubscribe(
+    recipient: Whose, category: What, signature: Signature, desk: TheDesk, _: Anybody
+) -> Response:
+    """Opts the recipient of an e-mail out of its category, by e-mail alone (RFC 8058).
+
+    There is no token: the link is signed. Nothing of the body is needed. 503: the directory is
+    away, and nothing was changed.
+    """
+    _check_link(desk, recipient, category, signature)
+    await _set(desk, Recipient.id == recipient, f"{Channel.EMAIL}:{category}", out=True)
+    return _page(f"You get no more e-mails of the category {escape(category)}.")
+
+
+@ROUTES.post(
+    "/notifications/hooks/{provider}/texts",
+    operation_id="notify_hear_stop",
+    summary="Apply a STOP or a START that a recipient wrote",
+    response_class=Response,
+)
+async def texts(
+    provider: Provider, request: Request, service: TheService, desk: TheDesk, _: Anybody
+) -> Response:
+    """Opts a telephone number out of SMS at STOP, and in again at START if a STOP opted it out.
+
+    Any other text changes nothing. There is no token: the provider's signature is verified. 503:
+    the directory is away, and nothing was changed.
+    """
+    exchange = desk.parts.exchange
+    came = await take(service, exchange, provider, request)
+    said = exchange.text(provider).read_inbound(came)
+    word = "" if said is None else said.text.strip().upper()
+    if said is not None and word in STOP_WORDS | START_WORDS:
+        await _set(desk, Recipient.phone == said.from_, STOPPED, out=word in STOP_WORDS)
+    body, media = exchange.text(provider).reply_text(None)
+    return Response(body, media_type=media)
+
+
+def _check_link(desk: Desk, recipient: str, category: str, signature: str) -> None:
+    """Validate the signature of a link.
+
+    Raises:
+        Unauthenticated: it is not this server's for this recipient and category.
+    """
+    if not is_signed(desk.parts.signing_keys, signature, PURPOSE, recipient, category):
+        message = "the unsubscribe link is not valid: its signature is not this server's"
+        raise Unauthenticated(message, hint="use the link whole, as the e-mail has it")
+
+
+def _page(text: str) -> Response:
+    return HTMLResponse(PAGE.format(text), headers={"Content-Security-Policy": CSP})
+
+
+async def _set(desk: Desk, chosen: ColumnElement[bool], opt_out: str, *, out: bool) -> None:
+    """Add or remove an opt-out of these recipients; again it changes nothing.
+
+    Raises:
+        StoreUnavailable: the directory is away; nothing was written.
+    """
+    now = desk.parts.timing.wall_at()
+    async with desk.directory.change() as session:
+        asked = select(Recipient).where(chosen).order_by(Recipient.id).with_for_update()
+        for one in await session.scalars(asked):
+            said = one.preferences.get("opt_out", [])
+            if out is not (opt_out in said):
+                said = [*said, opt_out] if out else [other for other in said if other != opt_out]
+                values = {"preferences": {**one.preferences, "opt_out": said}}
+                await RECIPIENTS.change(session, one, values, now)
+                _log.info("opt-out changed recipient=%s opt_out=%s out=%s", one.id, opt_out, out)

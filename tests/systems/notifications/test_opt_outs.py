@@ -1,0 +1,207 @@
+"""Opting out from outside: STOP and START as Twilio signs them, one click from a received mail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from twilio.request_validator import RequestValidator
+
+from headway.core.errors import StoreUnavailable
+from headway.runtime.timing import REAL
+from headway.systems.directory.database import Directory
+from headway.systems.notifications.names import Channel
+from headway.systems.notifications.senders.smtp import Smtp
+from tests.server.problems import problem
+from tests.systems.notifications.notify_rig import NotifyRig, notifying
+from tests.systems.notifications.senders.messages import read_senders
+from tests.systems.notifications.senders.smtp_server import Mailbox, smtp
+from tests.systems.telephony.accounts import ACCOUNT, FROM, MESSAGE, TO, TOKEN
+
+# Of apprise's own imports.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
+
+TWILIO = {"twilio": {"account_sid": ACCOUNT, "auth_token": TOKEN}}
+KEY, OLDER = "k" * 40, "o" * 40
+
+
+async def writes(notify: NotifyRig, text: str, token: str = TOKEN) -> Any:
+    """What Twilio posts of a text that somebody wrote, signed as Twilio signs."""
+    path = "/notifications/hooks/twilio/texts"
+    form = {"MessageSid": MESSAGE, "From": TO, "To": FROM, "Body": text}
+    signature = RequestValidator(token).compute_signature(notify.rig.url + path, form)
+    head = {"X-Twilio-Signature": signature}
+    return await notify.rig.http.post(path, data=form, headers=head)
+
+
+async def opt_outs(notify: NotifyRig, recipient: str = "ada") -> Any:
+    return (await notify.ok("GET", f"/recipients/{recipient}"))["preferences"]["opt_out"]
+
+
+async def test_a_stop_that_twilio_passes_on_is_an_opt_out(tmp_path: Path):
+    async with notifying(tmp_path, telephony=TWILIO) as notify:
+        await notify.ada(phone=TO)
+        problem(await writes(notify, "Stop", "f" * 32), 401, "unauthenticated")
+        assert await opt_outs(notify) == []
+        reply = await writes(notify, "Stop")
+        assert (reply.status_code, reply.headers["content-type"][:15]) == (200, "application/xml")
+        told = await notify.becomes(await notify.send(channel="sms", category="otp"), "SKIPPED")
+        assert told["reason"] == "opted out of sms:STOP"
+        assert notify.sms.got == []
+        gone = await notify.rig.http.post("/notifications/hooks/nobody/texts", data={"Body": "x"})
+        assert gone.status_code == 404
+
+
+async def test_a_start_takes_back_a_stop_and_no_other_opt_out(tmp_path: Path):
+    async with notifying(tmp_path, telephony=TWILIO) as notify:
+        own = ["sms:news", "*:offers"]
+        await notify.ada(phone=TO, preferences={"opt_out": own})
+        await notify.ok(
+            "POST",
+            "/recipients",
+            {"id": "bo", "phone": TO, "preferences": {"opt_out": ["sms"]}},
+            201,
+        )
+        version = (await notify.ok("GET", "/recipients/ada"))["version"]
+        await writes(notify, "start")
+        assert (await notify.ok("GET", "/recipients/ada"))["version"] == version
+        for _ in range(2):
+            await writes(notify, "STOPALL")
+            assert await opt_outs(notify) == [*own, "sms:STOP"]
+            assert await opt_outs(notify, "bo") == ["sms", "sms:STOP"]
+        # What is read can be written again.
+        change = {"preferences": {"opt_out": await opt_outs(notify)}}
+        assert await notify.ok("PATCH", "/recipients/ada", change)
+        problem(await writes(notify, "START", "f" * 32), 401, "unauthenticated")
+        assert await opt_outs(notify) == [*own, "sms:STOP"]
+        await writes(notify, " unstop\n")
+        assert await opt_outs(notify) == own
+        assert await opt_outs(notify, "bo") == ["sms"]
+        await notify.becomes(await notify.send(channel="sms"), "SENT")
+        blocked = await notify.send(recipient="bo", channel="sms")
+        assert (await notify.becomes(blocked, "SKIPPED"))["reason"] == "opted out of sms"
+
+
+@pytest.mark.parametrize("text", ["", "please stop", "1", "yes", "restart"])
+async def test_other_texts_change_nothing(tmp_path: Path, text: str):
+    async with notifying(tmp_path, work=False, telephony=TWILIO) as notify:
+        await notify.ada(phone=TO)
+        assert (await writes(notify, text)).status_code == 200
+        assert await opt_outs(notify) == []
+
+
+async def linked(notify: NotifyRig, box: Mailbox, url: str = "https://notify.example.org") -> Smtp:
+    """Sends e-mail to a real server, with links of this address."""
+    told = {"host": "localhost", "port": box.port, "tls": "none"}
+    email = read_senders({"email": {"from": "news@example.org", "smtp": told}}).email
+    assert email is not None
+    assert email.smtp is not None
+    made = Smtp(email.smtp, email.from_, REAL)
+    notify.boxes[Channel.EMAIL] = made  # pyright: ignore[reportArgumentType]
+    notify.desk.parts.base_url = url
+    notify.desk.parts.signing_keys = (KEY,)
+    return made
+
+
+async def test_one_click_in_a_received_mail_ends_its_category_by_e_mail_alone(tmp_path: Path):
+    async with notifying(tmp_path, tokens=True) as notify, smtp(tmp_path) as box:
+        await linked(notify, box)
+        await notify.ada()
+        await notify.becomes(await notify.send(category="news"), "SENT")
+        (mail,) = box.mails
+        assert mail["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+        url = mail["List-Unsubscribe"].strip("<>")
+        assert url.startswith("https://notify.example.org/notifications/unsubscribe/ada/news/")
+        path, http = urlsplit(url).path, notify.rig.http
+        # A mail scanner fetches the link; a person who follows it sees a button.
+        looked = await http.get(path)
+        assert looked.status_code == 200
+        assert '<form method="post">' in looked.text
+        assert await opt_outs(notify) == []
+        for _ in range(2):
+            reply = await http.post(path, data={"List-Unsubscribe": "One-Click"})
+            assert reply.status_code == 200, reply.text
+            assert await opt_outs(notify) == ["email:news"]
+        told = await notify.becomes(await notify.send(category="news"), "SKIPPED")
+        assert told["reason"] == "opted out of email:news"
+        await notify.becomes(await notify.send(category="bills"), "SENT")
+        await notify.becomes(await notify.send(category="news", channel="sms"), "SENT")
+
+
+async def test_providers_and_mail_programs_come_by_any_name_and_from_any_page(tmp_path: Path):
+    async with notifying(tmp_path, telephony=TWILIO) as notify, smtp(tmp_path) as box:
+        await linked(notify, box)
+        await notify.ada(phone=TO)
+        await notify.becomes(await notify.send(category="news"), "SENT")
+        path = urlsplit(box.mails[0]["List-Unsubscribe"].strip("<>")).path
+        head = {"Host": "notify.example.org", "Origin": "https://mail.example.com"}
+        assert (await notify.rig.http.post(path, headers=head)).status_code == 200
+        for hook, status in (("twilio/status", 401), ("twilio/texts", 401), ("sendgrid", 404)):
+            url = f"/notifications/hooks/{hook}"
+            reply = await notify.rig.http.post(url, data={"Body": "STOP"}, headers=head)
+            assert reply.status_code == status, reply.text
+        problem(await notify.rig.http.post("/recipients", json={}, headers=head), 403, "forbidden")
+
+
+async def test_a_link_that_is_forged_or_altered_is_refused(tmp_path: Path):
+    async with notifying(tmp_path) as notify, smtp(tmp_path) as box:
+        await linked(notify, box)
+        await notify.ada()
+        await notify.ok("POST", "/recipients", {"id": "bo", "email": "bo@example.org"}, 201)
+        await notify.becomes(await notify.send(category="news"), "SENT")
+        path = urlsplit(box.mails[0]["List-Unsubscribe"].strip("<>")).path
+        signature = path.rpartition("/")[2]
+        wrong = [
+            f"/notifications/unsubscribe/bo/news/{signature}",
+            f"/notifications/unsubscribe/ada/otp/{signature}",
+            f"/notifications/unsubscribe/ada/news/{signature[:-1]}",
+            f"/notifications/unsubscribe/ada/news/{'A' * len(signature)}",
+            "/notifications/unsubscribe/ada/news/é",
+        ]
+        for one in wrong:
+            for method in ("GET", "POST"):
+                reply = await notify.rig.http.request(method, one)
+                problem(reply, 401, "unauthenticated")
+        assert (await opt_outs(notify), await opt_outs(notify, "bo")) == ([], [])
+        # A key that no longer signs still verifies; one that is gone does not.
+        notify.desk.parts.signing_keys = (OLDER, KEY)
+        assert (await notify.rig.http.get(path)).status_code == 200
+        notify.desk.parts.signing_keys = (OLDER,)
+        problem(await notify.rig.http.post(path), 401, "unauthenticated")
+        notify.desk.parts.signing_keys = ()
+        problem(await notify.rig.http.post(path), 401, "unauthenticated")
+
+
+async def test_a_link_needs_a_key_and_an_address_and_is_in_no_urgent_mail(tmp_path: Path):
+    async with notifying(tmp_path) as notify, smtp(tmp_path) as box:
+        await linked(notify, box, url="")
+        await notify.ada()
+        await notify.becomes(await notify.send(), "SENT")
+        await linked(notify, box)
+        await notify.becomes(await notify.send(category="otp"), "SENT")
+        notify.desk.parts.signing_keys = ()
+        await notify.becomes(await notify.send(), "SENT")
+        assert [one["List-Unsubscribe"] for one in box.mails] == [None, None, None]
+
+
+async def test_a_click_while_the_directory_is_away_is_to_be_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path, work=False, telephony=TWILIO) as notify, smtp(tmp_path) as box:
+        await linked(notify, box)
+        await notify.ada(phone=TO)
+        notify.work()
+        await notify.becomes(await notify.send(), "SENT")
+        path = urlsplit(box.mails[0]["List-Unsubscribe"].strip("<>")).path
+
+        def away(self: Directory) -> object:
+            message = "away"
+            raise StoreUnavailable(message)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Directory, "change", away)
+            assert (await notify.rig.http.post(path)).status_code == 503
+            assert (await writes(notify, "STOP")).status_code == 503
+        assert await opt_outs(notify) == []
