@@ -24,6 +24,8 @@ from headway.server.build import alive, build
 from headway.server.listening.listener import Listener
 from headway.server.options import ServerOptions
 from headway.server.service import Service
+from headway.web.dashboard import add_dashboard
+from headway.web.sign_in import BASE
 
 log = structlog.stdlib.get_logger("headway.server")
 
@@ -88,6 +90,7 @@ class HttpServing:
         if self.systems.parts is not None:
             service.alerts.place = self.systems.parts.alert_place
         server = build(service, self.systems.each)
+        add_dashboard(server, service, self.systems.each)
         listener = Listener(server, address, on_stop=service.begin_stop)
         async with alive(service, self.systems.each):
             # What was imported and declared stays: no full collection needs to walk through it.
@@ -132,5 +135,8 @@ class HttpServing:
                 mend="headway token create NAME --role admin",
             )
         log.info(
-            "server listens", url=listener.url, systems=[one.name for one in self.systems.each]
+            "server listens",
+            url=listener.url,
+            dashboard=f"{listener.url}{BASE}",
+            systems=[one.name for one in self.systems.each],
         )

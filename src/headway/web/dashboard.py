@@ -1,0 +1,445 @@
+"""The dashboard's routes: pages, their live fragments, the forms of actions, the way in and out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import groupby
+from typing import cast
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from headway.contract.views import StatsQuery
+from headway.core.errors import (
+    AccessError,
+    Forbidden,
+    HeadwayError,
+    InvalidValue,
+    InvariantBroken,
+    StoreError,
+    Unauthenticated,
+    UnknownJob,
+)
+from headway.server.access.caller import ANYBODY, Caller
+from headway.server.access.doorkeeper import Doorkeeper
+from headway.server.events.subscriber import Subscriber
+from headway.server.replies.problem import status_of
+from headway.server.service import Service
+from headway.server.system import System
+from headway.web.doing import Doable, find_routes
+from headway.web.feed import Feed, Stream
+from headway.web.page import Facts, HasPages, Look, Page, Values
+from headway.web.pages.catalogue import PAGES
+from headway.web.rendering import CSP, MEDIA_TYPES, environment, link, render, static
+from headway.web.sight import Sight
+from headway.web.sign_in import (
+    BASE,
+    authorization,
+    check_form,
+    forget_token,
+    form_token,
+    inside,
+    keep_token,
+    message_of,
+    said,
+    say,
+    token_of,
+)
+
+MOST_VALUE = 4_000
+"""Characters of one value of a query string or a form."""
+MOST_FORM = 65_536
+"""Bytes of a form."""
+QUIET_S = 15.0
+"""Seconds without a message after which a stream says that it lives."""
+RETRY_MS = 1_000
+"""How soon a browser comes back to a stream that broke off."""
+_NO_ACTION = UnknownJob("there is no such action", hint="go back, and load the page again")
+_NO_FILE = UnknownJob("there is no such file")
+_KEEP = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+_log = logging.getLogger("headway.web")
+
+
+def add_dashboard(app: FastAPI, service: Service, systems: Sequence[System] = ()) -> None:
+    """Add the dashboard to a server that was built.
+
+    Args:
+        app: whose routes the dashboard's actions call.
+        service: of the same server.
+        systems: whose pages are shown too.
+
+    Raises:
+        InvariantBroken: a page or an action is not as it must be.
+    """
+    pages = (*PAGES, *(page for one in systems if isinstance(one, HasPages) for page in one.pages))
+    dashboard = Dashboard(service, pages, app)
+    app.router.routes.extend(dashboard.routes())
+
+
+class Dashboard:
+    """Answers what browsers ask at `/ui`."""
+
+    def __init__(self, service: Service, pages: Sequence[Page], app: FastAPI) -> None:
+        """Join the parts; nothing is read.
+
+        Raises:
+            InvariantBroken: a page or an action is not as it must be.
+        """
+        self._service = service
+        self._door = cast("Doorkeeper", app.state.door)
+        self._pages = pages
+        actions = {one.name: one for page in pages for one in page.actions}.values()
+        self._actions = find_routes(actions, app.router.routes)
+        self._sight = Sight(service.store, service.timing)
+        self.feed = Feed(service, self._facts)
+        _check(pages)
+
+    def routes(self) -> list[Route]:
+        """What is served, all of it for browsers."""
+        get, both = ["GET"], ["GET", "POST"]
+        found = [
+            Route("/", self._home, methods=get),
+            Route(f"{BASE}/", self._home, methods=get),
+            Route(f"{BASE}/-/static/{{name}}", self._static, methods=get),
+            Route(f"{BASE}/-/sign-in", self._sign_in, methods=both),
+            Route(f"{BASE}/-/sign-out", self._sign_out, methods=["POST"]),
+            Route(f"{BASE}/-/do/{{action}}", self._act, methods=both),
+        ]
+        for page in self._pages:
+            path = f"{BASE}/{page.path}" if page.path else BASE
+            found.append(Route(path, _Shown(self, page), methods=get))
+        return found
+
+    async def show(self, page: Page, request: Request) -> Response:
+        """A page, or the stream of its fragments."""
+        live = request.headers.get("accept") == "text/event-stream"
+        try:
+            caller = await self._admit(request, page)
+            given = {**request.query_params, **cast("Mapping[str, str]", request.path_params)}
+            names = {*page.params, *request.path_params}
+            values = {name: given.get(name, "")[:MOST_VALUE] for name in names}
+            look = Look(service=self._service, sight=self._sight, caller=caller, values=values)
+            if live:
+                stream, watcher = self.feed.join(page, look)
+                return StreamingResponse(
+                    self._stream(request, caller, stream, watcher), media_type="text/event-stream"
+                )
+            facts = await self._facts(page, look)
+        except HeadwayError as error:
+            return await self._refused(request, error, plain=live)
+        shell = await self._shell(request, caller, page.title)
+        html = render(page.package, page.template, {**facts, **shell, "page": page, "live": False})
+        return _html(request, html)
+
+    async def _facts(self, page: Page, look: Look) -> Facts:
+        """What a page's template shows."""
+        facts = dict(await page.read(look))
+        if "now" not in facts:
+            facts["now"] = (await self._service.store.read(StatsQuery())).now
+        query = {name: value for name, value in look.values.items() if value}
+        back = link(page.path, **{name: query[name] for name in page.params if name in query})
+
+        def do(name: str, label: str = "", **values: object) -> Mapping[str, object] | None:
+            """The button of an action; None for whom it would refuse."""
+            found = self._actions[name]
+            texts = {key: str(value) for key, value in values.items()}
+            if not found.may(look.caller, texts):
+                return None
+            return {
+                "url": link(f"-/do/{name}", **texts, back=back),
+                "label": label or found.action.label,
+                "danger": found.action.danger,
+            }
+
+        return {**facts, "can": do, "values": look.values, "here": page.path, "caller": look.caller}
+
+    async def _stream(
+        self, request: Request, caller: Caller, stream: Stream, watcher: Subscriber
+    ) -> AsyncIterator[str]:
+        timing = self._service.timing
+        try:
+            yield f"retry: {RETRY_MS}\n\n"
+            while True:
+                quiet = False
+                message = None
+                try:
+                    async with timing.limit(QUIET_S):
+                        message = await watcher.next()
+                except TimeoutError:
+                    quiet = True
+                if (message is None and not quiet) or not await self._may_stay(request, caller):
+                    return
+                if message is None:
+                    yield ": alive\n\n"
+                else:
+                    yield f"id: {message.id}\nevent: {message.event}\ndata: {message.data}\n\n"
+        finally:
+            self.feed.leave(stream, watcher)
+
+    async def _may_stay(self, request: Request, caller: Caller) -> bool:
+        try:
+            await self._door.check_again(authorization(request), caller)
+        except AccessError:
+            return False
+        except StoreError:
+            # Its absence is what the stream may be about to tell.
+            return True
+        return True
+
+    async def _admit(self, request: Request, page: Page) -> Caller:
+        """Who looks.
+
+        Raises:
+            AccessError: it may not see this page.
+        """
+        caller = await self._door.admit(authorization(request), page.permission)
+        page.reach(caller)
+        return caller
+
+    async def _act(self, request: Request) -> Response:
+        """The form of an action, and doing it."""
+        found = self._actions.get(request.path_params["action"])
+        if found is None:
+            return await self._refused(request, _NO_ACTION, plain=_is_script(request))
+        try:
+            caller = await self._door.admit(authorization(request), found.permission)
+            if request.method == "POST":
+                return await self._done(request, caller, found, await _form(request))
+            values = {name: value[:MOST_VALUE] for name, value in request.query_params.items()}
+            return await self._asked(request, caller, found, values)
+        except HeadwayError as error:
+            return await self._refused(request, error, plain=_is_script(request))
+
+    async def _asked(
+        self, request: Request, caller: Caller, found: Doable, given: Values, wrong: str = ""
+    ) -> Response:
+        """The form of an action."""
+        action = found.action
+        of = {name: given.get(name, "") for name in action.of}
+        found.check(caller, of)
+        values = {**{one.name: "" for one in action.fields}, **of}
+        if action.prefill is not None and not wrong:
+            look = Look(service=self._service, sight=self._sight, caller=caller, values=of)
+            values |= await action.prefill(look)
+        values |= {one.name: given[one.name] for one in action.fields if one.name in given}
+        facts = {
+            "action": action,
+            "title_of": _filled(action.title, of),
+            "of": of,
+            "values": values,
+            "wrong": wrong,
+            "danger": action.danger,
+            "form": form_token(request),
+            "back": inside(given.get("back", "")),
+            "curl": self._curl(request, caller, found, values),
+            "to": link(f"-/do/{action.name}"),
+        }
+        status = 422 if wrong else 200
+        if _is_script(request):
+            return _html(request, render("headway.web", "form.html", facts), status)
+        shell = await self._shell(request, caller, action.label)
+        return _html(request, render("headway.web", "ask.html", {**facts, **shell}), status)
+
+    async def _done(
+        self, request: Request, caller: Caller, found: Doable, form: Values
+    ) -> Response:
+        """An action, done."""
+        check_form(request, form.get("form", ""))
+        values = {name: form.get(name, "") for name in found.action.of}
+        found.check(caller, values)
+        values |= {one.name: form.get(one.name, "") for one in found.action.fields}
+        try:
+            await found.do(request, caller, values)
+        except InvalidValue as error:
+            wrong = f"{error.message}: {error.hint}" if error.hint else error.message
+            return await self._asked(request, caller, found, {**form, **values}, wrong)
+        self._sight.expire()
+        self.feed.poke()
+        message = _filled(found.action.done, values)
+        if _is_script(request):
+            return JSONResponse({"said": message})
+        reply = RedirectResponse(inside(form.get("back", "")), 303)
+        say(request, reply, message)
+        return reply
+
+    def _curl(self, request: Request, caller: Caller, found: Doable, values: Values) -> str:
+        base = self._service.options.public_url or str(request.base_url).rstrip("/")
+        example = dict(values)
+        if "reason" in example and not example["reason"]:
+            example["reason"] = "why"
+        try:
+            return found.curl(base, example, token=caller is not ANYBODY)
+        except HeadwayError:
+            return ""
+
+    async def _sign_in(self, request: Request) -> Response:
+        """The way in: a form for a token."""
+        goes_on = inside(request.query_params.get("next", ""))
+        wrong = ""
+        try:
+            if request.method == "POST":
+                form = await _form(request)
+                check_form(request, form.get("form", ""))
+                token = form.get("token", "").strip()
+                if await self._service.tokens.caller(token) is not None:
+                    reply = RedirectResponse(goes_on, 303)
+                    keep_token(request, reply, token)
+                    return reply
+                wrong = "This token is not known, or has ended."
+            elif await self._service.tokens.is_open():
+                return RedirectResponse(goes_on, 303)
+        except HeadwayError as error:
+            return await self._refused(request, error)
+        facts = {
+            "form": form_token(request),
+            "wrong": wrong,
+            "to": f"{BASE}/-/sign-in?{urlencode({'next': goes_on})}",
+        }
+        shell = self._outside(request, "Sign in")
+        return _html(
+            request,
+            render("headway.web", "sign-in.html", {**facts, **shell}),
+            401 if wrong else 200,
+        )
+
+    async def _sign_out(self, request: Request) -> Response:
+        try:
+            check_form(request, (await _form(request)).get("form", ""))
+        except HeadwayError as error:
+            return await self._refused(request, error)
+        reply = RedirectResponse(f"{BASE}/-/sign-in", 303)
+        forget_token(request, reply)
+        return reply
+
+    async def _home(self, _: Request) -> Response:
+        return RedirectResponse(BASE, 307)
+
+    async def _static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in MEDIA_TYPES:
+            return await self._refused(request, _NO_FILE)
+        return Response(static(name), media_type=MEDIA_TYPES[name], headers=_KEEP)
+
+    async def _refused(
+        self, request: Request, error: HeadwayError, *, plain: bool = False
+    ) -> Response:
+        """What is wrong, as a page; or as a line for the script."""
+        status = status_of(error)
+        if status >= 500 and not isinstance(error, StoreError):
+            _log.error("dashboard: %s", error, exc_info=error)
+        if plain:
+            return JSONResponse({"wrong": error.message, "hint": error.hint}, status)
+        if isinstance(error, Unauthenticated):
+            whole = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            to = whole if request.method == "GET" else ""
+            reply = RedirectResponse(f"{BASE}/-/sign-in?{urlencode({'next': inside(to)})}", 303)
+            if token_of(request) is not None:
+                forget_token(request, reply)
+            return reply
+        shell = self._outside(request, "Refused" if isinstance(error, Forbidden) else "Not now")
+        facts = {"error": error, "status": status}
+        try:
+            caller = await self._service.tokens.caller(token_of(request))
+            if caller is not None:
+                shell = await self._shell(request, caller, cast("str", shell["title"]))
+        except StoreError:
+            pass  # it is what is told
+        return _html(request, render("headway.web", "refused.html", {**facts, **shell}), status)
+
+    async def _shell(self, request: Request, caller: Caller, title: str) -> Facts:
+        """What stands around every page."""
+        seen = [page for page in self._pages if page.menu and _may_see(caller, page)]
+        menu = [(group, list(some)) for group, some in groupby(seen, lambda page: page.group)]
+        return {
+            **self._outside(request, title),
+            "menu": menu,
+            "who": None if caller is ANYBODY else caller.name,
+            "form": form_token(request),
+        }
+
+    def _outside(self, request: Request, title: str) -> Facts:
+        return {
+            "title": title,
+            "menu": [],
+            "who": None,
+            "message": message_of(request),
+            "here": None,
+            "live": False,
+            "page": None,
+        }
+
+
+class _Shown:
+    """The endpoint of a page."""
+
+    def __init__(self, dashboard: Dashboard, page: Page) -> None:
+        self._dashboard = dashboard
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        reply = await self._dashboard.show(self._page, Request(scope, receive))
+        await reply(scope, receive, send)
+
+
+def _check(pages: Sequence[Page]) -> None:
+    for page in pages:
+        blocks = environment(page.package).get_template(page.template).blocks
+        if missing := set(page.fragments) - set(blocks):
+            message = f"the template {page.template} has no block {', '.join(sorted(missing))}"
+            raise InvariantBroken(message)
+    if len({page.path for page in pages}) < len(pages):
+        message = "two pages have one path"
+        raise InvariantBroken(message)
+
+
+def _may_see(caller: Caller, page: Page) -> bool:
+    try:
+        caller.check(page.permission)
+        page.reach(caller)
+    except AccessError:
+        return False
+    return True
+
+
+def _filled(text: str, values: Values) -> str:
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """What a form says.
+
+    Raises:
+        InvalidValue: it is no form, or too large.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await request.body() if kind == "application/x-www-form-urlencoded" else b""
+    if not body or len(body) > MOST_FORM:
+        message = "that is not a form of this dashboard"
+        raise InvalidValue(message, hint="go back, and load the page again")
+    try:
+        pairs = parse_qsl(
+            body.decode(), keep_blank_values=True, max_num_fields=100, errors="strict"
+        )
+    except ValueError:
+        message = "that is not a form of this dashboard"
+        raise InvalidValue(message, hint="go back, and load the page again") from None
+    return {name: value.replace("\r\n", "\n")[:MOST_VALUE] for name, value in pairs}
+
+
+def _is_script(request: Request) -> bool:
+    """Whether the page's script asks, that shows the reply within the page."""
+    return request.headers.get("x-headway-script") == "1"
+
+
+def _html(request: Request, html: str, status: int = 200) -> HTMLResponse:
+    reply = HTMLResponse(html, status, headers={"Content-Security-Policy": CSP})
+    said(request, reply)
+    return reply

@@ -1,0 +1,179 @@
+"""The live fragments of pages: one look an interval for all that see the same."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import Literal
+from uuid import uuid4
+
+import msgspec
+
+from headway.core.errors import HeadwayError, TooManyRequests
+from headway.server.access.caller import Caller
+from headway.server.events.subscriber import Message, Subscriber
+from headway.server.service import Service
+from headway.web.page import Facts, Look, Page
+from headway.web.rendering import fragments
+
+MOST_WATCHERS = 500
+
+Read = Callable[[Page, Look], Awaitable[Facts]]
+"""Makes what a page's template shows, of one look."""
+
+_log = logging.getLogger("headway.web")
+_encode = msgspec.json.Encoder().encode
+
+
+class Feed:
+    """The streams of all pages that are open somewhere."""
+
+    def __init__(self, service: Service, facts: Read) -> None:
+        """Look at nothing yet.
+
+        Args:
+            service: whose store is looked at, and that runs the looking.
+            facts: makes what a page's template shows.
+        """
+        self._service = service
+        self._facts = facts
+        self._streams: dict[Hashable, Stream] = {}
+        self._ending: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        """How many browsers look."""
+        return sum(len(one.watchers) for one in self._streams.values())
+
+    def join(self, page: Page, look: Look) -> tuple[Stream, Subscriber]:
+        """Add a browser; its first message has all fragments.
+
+        Args:
+            page: that is open.
+            look: who looks at what; callers that may do and see the same share their stream.
+
+        Raises:
+            TooManyRequests: 500 look already.
+        """
+        if len(self) >= MOST_WATCHERS:
+            message = f"{MOST_WATCHERS} pages are open already"
+            raise TooManyRequests(message, hint="close one")
+        if self._ending is None:
+            self._ending = self._service.spawn(self._end(), "dashboard's end")
+        key = (page.path, tuple(sorted(look.values.items())), _scope(look.caller))
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = self._streams[key] = Stream(key, page, look, self._facts)
+        return stream, stream.add(self._service)
+
+    def leave(self, stream: Stream, watcher: Subscriber) -> None:
+        """Take a browser away; with the last one its stream ends."""
+        if stream.drop(watcher):
+            self._streams.pop(stream.key, None)
+
+    def poke(self) -> None:
+        """Look at once: something was changed here."""
+        for one in self._streams.values():
+            one.poked.set()
+
+    async def _end(self) -> None:
+        await self._service.stopping.wait()
+        for stream in self._streams.values():
+            for one in stream.watchers:
+                one.close()
+
+
+class Stream:
+    """One page as some callers see it.
+
+    Attributes:
+        key: what it shows, and to whom.
+        watchers: browsers.
+        poked: ends the rest before the next look.
+    """
+
+    def __init__(self, key: Hashable, page: Page, look: Look, facts: Read) -> None:
+        self.key = key
+        self.watchers: set[Subscriber] = set()
+        self.poked = asyncio.Event()
+        self._page = page
+        self._look = look
+        self._facts = facts
+        self._parts: Mapping[str, str] = {}
+        self._now = 0
+        self._is_away = False
+        self._looking: asyncio.Task[None] | None = None
+        self._start = uuid4().hex[:8]
+        self._number = 0
+
+    def add(self, service: Service) -> Subscriber:
+        """Add a browser, and begin to look with the first."""
+        watcher = Subscriber(self._message("whole", self._parts))
+        self.watchers.add(watcher)
+        if service.stopping.is_set():
+            watcher.close()
+        elif self._looking is None or self._looking.done():
+            self._looking = service.spawn(self._look_on(service), f"page {self._page.path}")
+        return watcher
+
+    def drop(self, watcher: Subscriber) -> bool:
+        """Take a browser away; whether it was the last, and nothing is looked at any more."""
+        self.watchers.discard(watcher)
+        if self.watchers:
+            return False
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        return True
+
+    async def _look_on(self, service: Service) -> None:
+        while True:
+            try:
+                await self._once()
+            except HeadwayError as error:
+                self._away(error.code, error)
+            except Exception as error:  # noqa: BLE001  (a page may have any bug)
+                self._away("bug", error)
+            await service.timing.wait(self.poked, service.options.events_each_s)
+            self.poked.clear()
+
+    async def _once(self) -> None:
+        facts = await self._facts(self._page, self._look)
+        parts = fragments(self._page.package, self._page.template, self._page.fragments, facts)
+        changed = {name: text for name, text in parts.items() if self._parts.get(name) != text}
+        self._parts, self._now = parts, look_now(facts)
+        if self._is_away:
+            self._is_away = False
+            self._send(self._message("whole", parts))
+        elif changed:
+            self._send(self._message("change", changed))
+
+    def _away(self, code: str, error: Exception) -> None:
+        if not self._is_away:
+            self._is_away = True
+            bug = error if code == "bug" else None
+            _log.warning("dashboard: /%s cannot be read: %s", self._page.path, error, exc_info=bug)
+            self._send(self._message("away", {"code": code}))
+
+    def _send(self, message: Message) -> None:
+        whole = self._message("whole", self._parts)
+        for one in self.watchers:
+            one.put(message, whole)
+
+    def _message(
+        self, event: Literal["whole", "change", "away"], parts: Mapping[str, str]
+    ) -> Message:
+        self._number += 1
+        data = _encode({"now": self._now, "parts": parts}).decode()
+        return Message(id=f"{self._start}-{self._number}", event=event, data=data)
+
+
+def look_now(facts: Mapping[str, object]) -> int:
+    """The store's time of a look."""
+    now = facts["now"]
+    return now if isinstance(now, int) else 0
+
+
+def _scope(caller: Caller) -> Hashable:
+    """What two callers must have in common to see the same."""
+    return (caller.may, caller.tenants, caller.lanes)

@@ -1,0 +1,1 @@
+"""The dashboard's pages of the engine, one a file."""

@@ -1,0 +1,163 @@
+"""Lanes: what each holds and reaches, who shares it, and stopping one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from headway.contract.views import GatesQuery, JobsQuery, LanesQuery, LaneView, StatsQuery
+from headway.core.gates.slots import UNLIMITED
+from headway.core.state import HELD, State
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.routes import gates as gate_routes
+from headway.server.routes import lanes as routes
+from headway.web.page import REASON, UNTIL, Action, Call, Facts, Field, Look, Page, Values
+from headway.web.pages.now import until_of
+
+ROWS = 50
+"""Lanes of a page."""
+SAMPLE = 100
+"""Jobs of a lane whose tenants are counted."""
+ORDERS = ("name", "depth", "oldest")
+
+
+async def read(look: Look) -> Facts:
+    """A page of lanes; or one of them, whole."""
+    seen = await look.sight.overview()
+    lanes = [one for one in seen.lanes if look.caller.covers(one.name)]
+    facts = {"now": seen.stats.now, "history": look.sight.history, "orders": ORDERS}
+    if name := look.values["lane"]:
+        look.caller.check_lane(name)
+        return {**facts, "lane": await _one(look, name)}
+    sought = look.values["q"].casefold()
+    lanes = [one for one in lanes if sought in one.name.casefold()]
+    order = look.values["order"]
+    if order == "depth":
+        lanes.sort(key=lambda one: (-_due(one), one.name))
+    elif order == "oldest":
+        lanes.sort(key=lambda one: (one.oldest_due_at or 1 << 62, one.name))
+    first = _whole(look.values["from"])
+    rows = lanes[first : first + ROWS]
+    return {
+        **facts,
+        "lane": None,
+        "rows": rows,
+        "first": first,
+        "many": len(lanes),
+        "size": ROWS,
+        "latencies": await look.sight.latencies([one.name for one in rows if one.unfinished]),
+    }
+
+
+async def _one(look: Look, name: str) -> dict[str, object]:
+    store = look.service.store
+    (lane,) = await store.read(LanesQuery(names=(name,)))
+    (gate,) = (await store.read(GatesQuery(names=(f"lane:{name}",)))).rows
+    latencies = await look.sight.latencies([name])
+
+    async def shares() -> dict[str, object]:
+        waiting = await _tenants(look, name, (State.WAITING, State.PARKED))
+        running = await _tenants(look, name, tuple(sorted(HELD)))
+        order = [tenant for tenant, _ in (waiting + running).most_common()]
+        return {"waiting": waiting, "running": running, "all": order}
+
+    return {
+        "view": lane,
+        "gate": gate,
+        "capacity": None if gate.capacity in {None, UNLIMITED} else gate.capacity,
+        "latency": latencies.get(name),
+        "shares": await look.sight.once(("shares", name), shares, 4.0),
+        "sample": SAMPLE,
+        "revision": (await store.read(StatsQuery())).revision,
+    }
+
+
+async def _tenants(look: Look, lane: str, states: tuple[State, ...]) -> Counter[str]:
+    query = JobsQuery(lane=lane, states=states, limit=SAMPLE)
+    page = await look.service.store.read(query)
+    return Counter(one.tenant for one in page.rows)
+
+
+def _due(lane: LaneView) -> int:
+    return lane.counts.get(State.WAITING, 0) + lane.counts.get(State.PARKED, 0)
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0
+
+
+def _lane_gate(caller: Caller, values: Values) -> None:
+    caller.check_gate(f"lane:{values.get('lane', '')}")
+
+
+PAUSE = Action(
+    name="pause-lane",
+    label="Pause",
+    title="Pause the lane {lane}",
+    explains="Nothing more starts from it; what runs goes on. Its jobs wait, and none is lost.",
+    endpoint=routes.pause,
+    call=lambda values: Call(
+        path={"name": values["lane"]},
+        body={**until_of(values), "reason": values.get("reason", "")},
+    ),
+    done="{lane} is paused.",
+    of=("lane",),
+    fields=(REASON, UNTIL),
+    reach=_lane_gate,
+    danger=True,
+)
+RESUME = Action(
+    name="resume-lane",
+    label="Resume",
+    title="Resume the lane {lane}",
+    explains="Ends its pause, whoever made it.",
+    endpoint=routes.resume,
+    call=lambda values: Call(path={"name": values["lane"]}),
+    done="{lane} goes on.",
+    of=("lane",),
+    fields=(),
+    reach=_lane_gate,
+)
+
+
+async def _capacity(look: Look) -> Values:
+    query = GatesQuery(names=(f"lane:{look.values['lane']}",))
+    (gate,) = (await look.service.store.read(query)).rows
+    return {"capacity": "" if gate.capacity in {None, UNLIMITED} else str(gate.capacity)}
+
+
+CONCURRENCY = Action(
+    name="set-lane-concurrency",
+    label="Set concurrency",
+    title="Set the concurrency of {lane}",
+    explains="The most of its jobs in their handlers at once. Lowering it stops no job that runs.",
+    endpoint=gate_routes.set_numbers,
+    call=lambda values: Call(
+        path={"name": f"lane:{values['lane']}"},
+        body={"capacity": int_of(values, "capacity"), "reason": values.get("reason", "")},
+    ),
+    done="{lane} runs at most {capacity} at once.",
+    of=("lane",),
+    fields=(Field(name="capacity", label="At most", kind="number", required=True), REASON),
+    reach=_lane_gate,
+    prefill=_capacity,
+)
+
+
+def int_of(values: Values, name: str) -> object:
+    """A number as the route takes it; what is none is left to the route to refuse."""
+    text = values.get(name, "").strip()
+    return int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) < 19 else text
+
+
+PAGE = Page(
+    path="lanes",
+    title="Lanes",
+    template="lanes.html",
+    fragments=("lanes",),
+    read=read,
+    permission=Permission.OBSERVE,
+    reach=Caller.every_tenant,
+    params=("lane", "q", "order", "from"),
+    actions=(PAUSE, RESUME, CONCURRENCY),
+)

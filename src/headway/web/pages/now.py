@@ -1,0 +1,138 @@
+"""The first page: what is held up and why, then what is going on."""
+
+from __future__ import annotations
+
+from headway.contract.views import GatesQuery, JobsQuery, JobView, StatsQuery
+from headway.core.state import FINAL, State
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.overview import Overview
+from headway.server.routes import gates as routes
+from headway.web.page import REASON, UNTIL, Action, Call, Facts, Look, Page, Values, everyone
+from headway.web.sight import History
+from headway.web.stuck import Stuck, by_lane, find_stuck, stuck_among
+
+MOST_OWN = 200
+"""Jobs that are looked at for a caller that sees only those of its tenants."""
+LIVE = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAITING)
+ENDED = (State.SUCCEEDED, State.DEAD, State.CANCELLED)
+
+
+async def read(look: Look) -> Facts:
+    """What is going on, as far as the caller may see it."""
+    caller = look.caller
+    if Permission.OBSERVE not in caller.may or caller.tenants is not None:
+        return await _own(look)
+    seen = await look.sight.overview()
+    if caller.lanes is not None:
+        return await _lanes(look, seen)
+    store = look.service.store
+    (everything,) = (await store.read(GatesQuery(names=("all",)))).rows
+    history = look.sight.history
+    live = [one for one in seen.workers if one.lease_until > seen.stats.now]
+    return {
+        **_facts(seen.stats.now, await look.sight.stuck(), dict(seen.stats.counts)),
+        "scope": "all",
+        "everything": everything,
+        "history": history,
+        "rates": _rates(history),
+        "lateness": await look.sight.lateness(),
+        "workers": len(live),
+        "running": sum(one.running for one in live),
+        "tracks": history.gates,
+    }
+
+
+async def _lanes(look: Look, seen: Overview) -> Facts:
+    """For a caller that sees some lanes: those alone."""
+    lanes = tuple(one for one in seen.lanes if look.caller.covers(one.name))
+    cut = Overview(stats=seen.stats, lanes=lanes, gates=(), more_gates=False, workers=seen.workers)
+
+    async def find() -> Stuck:
+        return await find_stuck(look.service.store, cut)
+
+    stuck = await look.sight.once(("stuck", look.caller.lanes), find, 2.0)
+    counts = by_lane(one.counts for one in lanes)
+    return {**_facts(seen.stats.now, stuck, dict(counts)), "scope": "lanes"}
+
+
+async def _own(look: Look) -> Facts:
+    """For a caller that sees jobs of some tenants: those alone, as far as one look reaches."""
+    caller, store = look.caller, look.service.store
+    jobs: list[JobView] = []
+    for tenant in caller.tenants or (None,):
+        query = JobsQuery(tenant=tenant, states=LIVE, limit=MOST_OWN)
+        jobs += [one for one in (await store.read(query)).rows if caller.sees(one)]
+    now = (await store.read(StatsQuery())).now
+    held = [one for one in jobs if one.state in {State.WAITING, State.PARKED}]
+    counts = by_lane({str(one.state): 1} for one in jobs)
+    facts = _facts(now, await stuck_among(store, held, now), dict(counts))
+    return {**facts, "scope": "own", "cut": len(jobs) >= MOST_OWN, "most": MOST_OWN}
+
+
+def _facts(now: int, stuck: Stuck, counts: dict[str, int]) -> dict[str, object]:
+    return {
+        "now": now,
+        "stuck": stuck,
+        "counts": counts,
+        "live_states": [str(one) for one in LIVE],
+        "ended_states": [str(one) for one in ENDED],
+        "unfinished": sum(n for state, n in counts.items() if state not in FINAL),
+        "everything": None,
+        "tracks": {},
+        "cut": False,
+    }
+
+
+def _rates(history: History) -> dict[str, float | None]:
+    names = ("enqueued", "started", "succeeded", "failed", "dead")
+    return {name: history.rate(name) for name in names}
+
+
+def _all(caller: Caller, _: Values) -> None:
+    caller.check_gate("all")
+
+
+def until_of(values: Values) -> dict[str, object]:
+    """The end of a closing as the route takes it; none for good."""
+    until = values.get("until", "").strip()
+    return {"until": until} if until else {}
+
+
+STOP = Action(
+    name="stop-everything",
+    label="Stop everything",
+    title="Stop everything",
+    explains="No job starts in any lane until this ends. What runs goes on to its end.",
+    endpoint=routes.close,
+    call=lambda values: Call(
+        body={"gate": "all", **until_of(values), "reason": values.get("reason", "")}
+    ),
+    done="Everything is stopped.",
+    fields=(REASON, UNTIL),
+    reach=_all,
+    danger=True,
+)
+START = Action(
+    name="start-everything",
+    label="Start again",
+    title="Start again",
+    explains="Ends the stop of everything: jobs start again as their gates allow.",
+    endpoint=routes.open_,
+    call=lambda _: Call(path={"gate": "all"}),
+    done="Jobs start again.",
+    fields=(),
+    reach=_all,
+)
+
+
+PAGE = Page(
+    path="",
+    title="Now",
+    template="now.html",
+    fragments=("stop", "stopped", "stuck", "numbers"),
+    read=read,
+    permission=Permission.READ,
+    reach=everyone,
+    actions=(STOP, START),
+)

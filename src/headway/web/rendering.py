@@ -1,0 +1,197 @@
+"""Templates: always escaped, an unknown name is an error, and times are the viewer's."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import cast
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from headway.core.duration import format_duration
+from headway.core.instant import format_instant
+from headway.core.zone import MAX_AT
+from headway.web import charts
+from headway.web.sign_in import BASE
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""Nothing runs on a page but the dashboard's own script."""
+
+MEDIA_TYPES = {"dashboard.css": "text/css", "dashboard.js": "text/javascript"}
+SHORT = 8
+"""Characters of a job's id that are shown: its last, which differ most."""
+
+NONE = "\N{EN DASH}"
+"""Stands where there is no value."""
+LONGEST = 120
+"""Characters of a user's text that are shown; the middle of a longer one is left out."""
+_SEEN = {"\n": "⏎", "\t": "⇥", "\x1b": "␛", "\0": "␀"}
+"""How control characters are shown; others, and marks that turn the writing, as one sign."""
+
+_WHEN = Markup('<time datetime="{}" data-when="{}" title="{}">{}</time>')
+_AGE = Markup('<time datetime="{}" data-age="{}" title="{}">{}</time>')
+_LEFT = Markup('<time datetime="{}" data-left="{}" title="{}">{}</time>')
+
+
+@cache
+def static(name: str) -> bytes:
+    """One of the dashboard's own files."""
+    return files("headway.web").joinpath("static", name).read_bytes()
+
+
+@cache
+def static_url(name: str) -> str:
+    """Where it is; another content is another address, so that browsers may keep it."""
+    return f"{BASE}/-/static/{name}?v={hashlib.sha256(static(name)).hexdigest()[:12]}"
+
+
+@cache
+def environment(package: str) -> Environment:
+    """The templates of a package, with those of the dashboard behind them."""
+    made = Environment(
+        loader=_Both(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters = cast("dict[str, object]", made.filters)
+    filters |= {"when": when, "age": age, "left": left, "span": span, "number": number}
+    filters |= {"short": short, "url": _url, "name": name, "counted": counted}
+    known = cast("dict[str, object]", made.globals)
+    known |= {"static_url": static_url, "base": BASE, "link": link, "MAX_AT": MAX_AT}
+    known |= {one.__name__: one for one in (charts.meter, charts.shares, charts.bars, charts.line)}
+    known["ui"] = made.get_template("parts.html").module
+    return made
+
+
+class _Both(PackageLoader):
+    """Looks into a package, then into the dashboard's own."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(package, "templates")
+        self._own = None if package == "headway.web" else PackageLoader("headway.web", "templates")
+
+    def get_source(
+        self, environment: Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool] | None]:
+        """The source of a template."""
+        if self._own is not None and template in self._own.list_templates():
+            return self._own.get_source(environment, template)
+        return super().get_source(environment, template)
+
+
+def render(package: str, template: str, facts: Mapping[str, object]) -> str:
+    """A whole page."""
+    return environment(package).get_template(template).render(facts)
+
+
+def fragments(
+    package: str, template: str, names: Sequence[str], facts: Mapping[str, object]
+) -> dict[str, str]:
+    """Blocks of a page, each alone.
+
+    Args:
+        package: whose template.
+        template: its file.
+        names: of the blocks.
+        facts: what they show.
+
+    Returns:
+        By name, as the page has them.
+    """
+    found: Template = environment(package).get_template(template)
+    context = found.new_context({**facts, "live": True})
+    return {name: "".join(found.blocks[name](context)) for name in names}
+
+
+def link(path: str, **values: object) -> str:
+    """An address within the dashboard; values that are empty are left out."""
+    query = urlencode({name: value for name, value in values.items() if value not in (None, "")})
+    whole = f"{BASE}/{path}" if path else BASE
+    return f"{whole}?{query}" if query else whole
+
+
+def _url(text: str) -> str:
+    """A text as one part of a path."""
+    return quote(text, safe="")
+
+
+def name(text: object) -> Markup:
+    """A text of users: apart from what stands around it, and nothing in it invisible."""
+    whole = str(text)
+    seen = "".join(
+        one if one.isprintable() else _SEEN.get(one, "\N{REPLACEMENT CHARACTER}") for one in whole
+    )
+    if len(seen) <= LONGEST:
+        return Markup("<bdi>{}</bdi>").format(seen)
+    half = LONGEST // 2
+    return Markup('<bdi title="{}">{}</bdi>').format(seen, f"{seen[:half]}…{seen[-half:]}")
+
+
+def counted(state: str, counts: Mapping[str, int]) -> tuple[str, int]:
+    """A state with its number of jobs, as a chart takes it."""
+    return state, counts.get(state, 0)
+
+
+def when(at: int | None) -> Markup | str:
+    """A moment: UTC, until the script shows it in the viewer's zone."""
+    if at is None:
+        return NONE
+    if at >= MAX_AT:
+        return "for good"
+    iso = format_instant(at)
+    return _WHEN.format(iso, at, iso, f"{iso[:10]} {iso[11:19]} UTC")
+
+
+@pass_context
+def age(context: Context, at: int | None) -> Markup | str:
+    """How long ago a moment was; the script counts on."""
+    return _counted(context, _AGE, at, -1)
+
+
+@pass_context
+def left(context: Context, at: int | None) -> Markup | str:
+    """How long until a moment; the script counts down."""
+    return _counted(context, _LEFT, at, 1)
+
+
+def _counted(context: Context, markup: Markup, at: int | None, sign: int) -> Markup | str:
+    if at is None:
+        return NONE
+    if at >= MAX_AT:
+        return "for good"
+    iso = format_instant(at)
+    # What passes by itself is no change: a fragment that is sent says only since when.
+    text = "" if context.get("live") else span(max(0, sign * (at - context["now"])))
+    return markup.format(iso, at, iso, text)
+
+
+def span(ms: float | None) -> str:
+    """A span of time, in its two largest units."""
+    if ms is None:
+        return NONE
+    ms = round(ms)
+    return f"{ms} ms" if ms < 1000 else format_duration(ms // 1000 * 1000)
+
+
+def number(value: float | None) -> str:
+    """A number as people read it."""
+    if value is None:
+        return NONE
+    if value >= 100 or value == round(value):
+        return f"{round(value):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+    return f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
+def short(id: str) -> str:  # noqa: A002  (the field's name)
+    """The end of an id."""
+    return f"…{id[-SHORT:]}" if len(id) > 2 * SHORT else id

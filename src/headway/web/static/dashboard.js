@@ -1,0 +1,221 @@
+// Keeps the fragments of a page as the server sends them; shows forms in a dialog; times in the
+// viewer's zone. Without it every page and every form still works.
+"use strict";
+
+const root = document.documentElement;
+const THEME = "headway-theme";
+try {
+  const kept = localStorage.getItem(THEME);
+  if (kept) root.dataset.theme = kept;
+} catch {} // storage may be refused
+
+let skew = 0; // the store's clock, ahead of this one
+const now = () => Date.now() + skew;
+const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+
+function span(ms) {
+  let s = Math.max(0, Math.floor(ms / 1000));
+  const parts = [];
+  for (const [unit, size] of UNITS) {
+    const n = Math.floor(s / size);
+    s -= n * size;
+    if (n || parts.length) parts.push(n ? n + unit : "");
+    if (parts.length === 2) break;
+  }
+  return parts.filter(Boolean).join(" ") || "0s";
+}
+
+const clock = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const day = new Intl.DateTimeFormat([], { day: "numeric", month: "short" });
+
+function set(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+function tick() {
+  for (const one of document.querySelectorAll("time[data-age]")) set(one, span(now() - one.dataset.age));
+  for (const one of document.querySelectorAll("time[data-left]")) set(one, span(one.dataset.left - now()));
+  for (const one of document.querySelectorAll("time[data-when]")) {
+    const at = new Date(Number(one.dataset.when));
+    const today = at.toDateString() === new Date(now()).toDateString();
+    set(one, today ? clock.format(at) : day.format(at) + " " + clock.format(at));
+  }
+}
+
+// Makes an element's content what another's is, touching only what differs: focus, selection,
+// scrolled places and open details stay.
+const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset.key : undefined);
+const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
+
+function morph(to, from) {
+  const keyed = new Map();
+  for (const one of to.children) if (keyOf(one)) keyed.set(keyOf(one), one);
+  let at = to.firstChild;
+  for (const next of [...from.childNodes]) {
+    const key = keyOf(next);
+    let found = key ? keyed.get(key) : at && !keyOf(at) && alike(at, next) ? at : null;
+    if (found && alike(found, next)) {
+      if (found !== at) to.insertBefore(found, at);
+      else at = at.nextSibling;
+      if (next.nodeType === 1) morphOne(found, next);
+      else if (found.data !== next.data) found.data = next.data;
+    } else {
+      to.insertBefore(next, at);
+    }
+  }
+  while (at) {
+    const gone = at;
+    at = at.nextSibling;
+    gone.remove();
+  }
+}
+
+function morphOne(to, from) {
+  for (const { name } of [...to.attributes]) {
+    if (!from.hasAttribute(name) && !(name === "open" && to.localName === "details")) to.removeAttribute(name);
+  }
+  for (const { name, value } of from.attributes) {
+    if (to.getAttribute(name) !== value) to.setAttribute(name, value);
+  }
+  if (to.localName !== "time") morph(to, from);
+}
+
+const link = () => document.getElementById("link");
+function tell(text, kind) {
+  const place = link();
+  if (!place) return;
+  place.className = "link " + kind;
+  set(place, text);
+}
+
+function show(message) {
+  const { now: at, parts } = JSON.parse(message.data);
+  if (parts.code !== undefined) return;
+  if (at) skew = at - Date.now();
+  for (const [id, html] of Object.entries(parts)) {
+    const place = document.getElementById(id);
+    if (!place) continue;
+    // The server has escaped all that users wrote, and the policy runs no script but this file.
+    const made = document.createElement(place.localName);
+    made.innerHTML = html;
+    morph(place, made);
+  }
+  tell("live", "live");
+  tick();
+}
+
+let stream = null;
+function listen() {
+  if (stream || document.hidden || !("live" in document.body.dataset)) return;
+  stream = new EventSource(location.href);
+  stream.addEventListener("whole", show);
+  stream.addEventListener("change", show);
+  stream.addEventListener("away", () => tell("the store does not answer", "away"));
+  stream.addEventListener("error", async () => {
+    tell("no connection to the server; trying again", "away");
+    if (!stream || stream.readyState !== EventSource.CLOSED) return; // it comes back by itself
+    stream = null;
+    let again = 2000;
+    try {
+      const reply = await fetch(location.href, { redirect: "manual", cache: "no-store" });
+      if (reply.type === "opaqueredirect" || reply.status === 403) return location.reload();
+      if (reply.status === 429) again = 10000;
+    } catch {} // the server is away
+    setTimeout(listen, again);
+  });
+}
+
+function stop() {
+  if (stream) stream.close();
+  stream = null;
+}
+
+async function ask(url, options) {
+  const dialog = document.getElementById("ask");
+  const reply = await fetch(url, { ...options, headers: { "X-Headway-Script": "1" } });
+  const kind = reply.headers.get("content-type") || "";
+  if (kind.startsWith("text/html")) {
+    dialog.innerHTML = await reply.text();
+    for (const one of dialog.querySelectorAll("[data-copy]")) one.hidden = !navigator.clipboard;
+    if (!dialog.open) dialog.showModal();
+    const first = dialog.querySelector("input:not([type=hidden]), textarea, select, button");
+    if (first) first.focus();
+    return;
+  }
+  const told = await reply.json();
+  if (told.said !== undefined) {
+    dialog.close();
+    const place = document.getElementById("said");
+    place.hidden = false;
+    place.textContent = told.said;
+  } else if (reply.status === 401) {
+    location.reload();
+  } else {
+    const place = document.createElement("p");
+    place.className = "wrong";
+    place.setAttribute("role", "alert");
+    place.textContent = [told.wrong, told.hint].filter(Boolean).join(": ");
+    if (!dialog.open) {
+      dialog.replaceChildren(place);
+      dialog.showModal();
+    } else {
+      const form = dialog.querySelector("form");
+      form.querySelector(".wrong")?.remove();
+      form.querySelector(".acts").before(place);
+    }
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const target = event.target.closest("a, button, dialog");
+  if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (target.matches("[data-ask]")) {
+    event.preventDefault();
+    ask(target.href).catch(() => location.assign(target.href));
+  } else if (target.matches("dialog [data-cancel]")) {
+    event.preventDefault();
+    target.closest("dialog").close();
+  } else if (target.matches("[data-copy]")) {
+    navigator.clipboard.writeText(target.parentElement.querySelector("code").textContent);
+    target.textContent = "Copied";
+  } else if (target.matches("[data-theme-switch]")) {
+    const dark = getComputedStyle(root).colorScheme === "dark" || (root.dataset.theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+    root.dataset.theme = dark ? "light" : "dark";
+    try { localStorage.setItem(THEME, root.dataset.theme); } catch {}
+    named();
+  } else if (target.localName === "dialog" && event.target === target) {
+    target.close();
+  }
+});
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!form.matches("dialog form")) return;
+  event.preventDefault();
+  const button = form.querySelector(".acts button");
+  button.disabled = true;
+  ask(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) })
+    .catch(() => form.submit())
+    .finally(() => { button.disabled = false; });
+});
+
+function named() {
+  const button = document.querySelector("[data-theme-switch]");
+  if (!button) return;
+  const dark = root.dataset.theme === "dark" || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+  button.hidden = false;
+  button.textContent = dark ? "Light" : "Dark";
+  button.setAttribute("aria-label", (dark ? "Light" : "Dark") + " colours");
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? stop() : listen()));
+addEventListener("pagehide", stop);
+addEventListener("pageshow", listen);
+document.addEventListener("DOMContentLoaded", () => {
+  if (document.body.dataset.now) skew = Number(document.body.dataset.now) - Date.now();
+  for (const one of document.querySelectorAll("[data-copy]")) one.hidden = !navigator.clipboard;
+  named();
+  tick();
+  setInterval(tick, 1000);
+  listen();
+});

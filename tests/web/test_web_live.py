@@ -1,0 +1,167 @@
+"""The live fragments: who shares a look, what is sent, and that nothing is read for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+
+from headway.contract.tokens import Role
+from headway.contract.views import StatsQuery
+from headway.core.errors import StoreUnavailable
+from headway.runtime.timing import REAL
+from headway.server.access.caller import ANYBODY
+from headway.server.access.permissions import ROLES
+from headway.server.build import alive
+from headway.server.options import ServerOptions
+from headway.server.service import Service
+from headway.stores import open_store
+from headway.web.feed import Feed
+from headway.web.page import Facts, Look, Page
+from headway.web.pages import gates
+from headway.web.sight import Sight
+from tests.web.rig import dashboard, do, signed_in
+from tests.web.test_web_access import declare
+
+LIVE = {"Accept": "text/event-stream"}
+
+
+async def messages(reply: httpx.Response) -> AsyncIterator[tuple[str, Any]]:
+    event = ""
+    async for line in reply.aiter_lines():
+        if line.startswith("event: "):
+            event = line[7:]
+        elif line.startswith("data: "):
+            yield event, json.loads(line[6:])
+
+
+async def until(found: AsyncIterator[tuple[str, Any]], words: str) -> str:
+    """The event whose fragments have these words."""
+    async for event, data in found:
+        if words in "".join(data["parts"].values()):
+            return event
+    raise AssertionError
+
+
+async def test_a_page_is_sent_whole_and_then_only_what_changed():
+    async with dashboard(events_each_s=0.01) as rig, signed_in(rig, Role.OPERATOR) as http:
+        await declare(rig, "lines")
+        async with http.stream("GET", "/ui/gates", headers=LIVE) as reply:
+            assert reply.headers["content-type"].startswith("text/event-stream")
+            found = messages(reply)
+            assert await until(found, "lines") == "change"
+            await do(http, "/ui/-/do/close-gate?gate=lines", script=True, reason="noon")
+            assert await until(found, ">closed<") == "change"
+        async with http.stream("GET", "/ui", headers=LIVE) as reply:
+            found = messages(reply)
+            await until(found, "Nothing is held up.")
+            async with signed_in(rig, Role.ADMIN) as other:
+                await do(other, "/ui/-/do/stop-everything", script=True)
+            async for _, data in found:
+                if "stopped" in data["parts"] and "Everything is" in data["parts"]["stopped"]:
+                    assert "stuck" not in data["parts"]
+                    break
+
+
+class Counted:
+    """A store that counts what it is asked."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.reads: Counter[str] = Counter()
+        self.asked = asyncio.Event()
+        self.fails = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def read(self, query: Any) -> Any:
+        self.reads[type(query).__name__] += 1
+        self.asked.set()
+        if self.fails:
+            raise StoreUnavailable("it is away")
+        return await self._store.read(query)
+
+
+@asynccontextmanager
+async def counted() -> AsyncIterator[tuple[Counted, Feed, Look]]:
+    """A feed of pages of which a look is a read of a counted store."""
+    inner = open_store("memory://")
+    store = Counted(inner)
+    service = Service(store, ServerOptions(open_here=True, chores=False, events_each_s=0.01))
+    sight = Sight(store, service.timing)
+    values = dict.fromkeys(gates.PAGE.params, "")
+    look = Look(service=service, sight=sight, caller=ANYBODY, values=values)
+
+    async def facts(page: Page, look: Look) -> Facts:
+        await store.read(StatsQuery())
+        return {**await page.read(look), "can": lambda *_, **__: None, "values": look.values}
+
+    async with alive(service):
+        yield store, Feed(service, facts), look
+    await inner.close()
+
+
+async def test_two_that_see_the_same_share_one_look_and_another_filter_or_scope_is_another():
+    async with counted() as (_, feed, look):
+        viewer = replace(ANYBODY, id="v", name="v", may=ROLES[Role.VIEWER])
+        one, _ = feed.join(gates.PAGE, look)
+        two, _ = feed.join(gates.PAGE, replace(look, values=dict(look.values)))
+        assert one is two
+        other, _ = feed.join(gates.PAGE, replace(look, values={**look.values, "only": "shut"}))
+        less, _ = feed.join(gates.PAGE, replace(look, caller=viewer))
+        named, _ = feed.join(gates.PAGE, replace(look, caller=replace(viewer, id="w", name="w")))
+        assert len({id(one), id(other), id(less)}) == 3
+        assert named is less
+        assert len(feed) == 5
+
+
+async def test_nothing_is_read_before_the_first_looks_and_after_the_last_has_gone():
+    async with counted() as (store, feed, look):
+        assert not store.reads
+        stream, first = feed.join(gates.PAGE, look)
+        _, second = feed.join(gates.PAGE, look)
+        await first.next()
+        while store.reads["StatsQuery"] < 5:
+            store.asked.clear()
+            await store.asked.wait()
+        feed.leave(stream, first)
+        before = store.reads["StatsQuery"]
+        while store.reads["StatsQuery"] < before + 3:
+            store.asked.clear()
+            await store.asked.wait()
+        feed.leave(stream, second)
+        assert len(feed) == 0
+        for _ in range(3):
+            await REAL.pause(0)
+        before = store.reads.total()
+        # Another stream on the same clock looks five times; the first looks no more.
+        other, third = feed.join(gates.PAGE, replace(look, values={**look.values, "q": "none"}))
+        await third.next()
+        feed.leave(other, third)
+        for _ in range(3):
+            await REAL.pause(0)
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("page ")]
+        assert store.reads.total() >= before
+
+
+async def test_a_store_that_is_away_is_told_and_then_all_is_sent_again():
+    async with counted() as (store, feed, look):
+        _, watcher = feed.join(gates.PAGE, look)
+        events = []
+        while len(events) < 2:
+            message = await watcher.next()
+            events.append(message.event)
+        store.fails = True
+        while message.event != "away":
+            message = await watcher.next()
+        store.fails = False
+        message = await watcher.next()
+        assert message.event == "whole"
+        assert set(json.loads(message.data)["parts"]) == {"gates"}

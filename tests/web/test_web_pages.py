@@ -1,0 +1,205 @@
+"""What the pages show, and what their forms do."""
+
+from __future__ import annotations
+
+import html
+import json
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from html.parser import HTMLParser
+
+import httpx
+
+from headway.contract.claims import ClaimRequest
+from headway.contract.tokens import Role
+from headway.contract.views import GatesQuery, GateState
+from tests.server.rig import Rig
+from tests.web.rig import HOSTILE, dashboard, do, signed_in
+from tests.web.test_web_access import declare
+
+
+@asynccontextmanager
+async def operating(**options: object) -> AsyncIterator[tuple[Rig, httpx.AsyncClient]]:
+    async with dashboard(**options) as rig, signed_in(rig, Role.OPERATOR) as http:
+        yield rig, http
+
+
+async def gate_of(rig: Rig, name: str) -> GateState:
+    return (await rig.store.read(GatesQuery(names=(name,)))).rows[0]
+
+
+async def take(rig: Rig, lane: str, n: int = 1) -> list[str]:
+    """Starts jobs of a lane, with a worker that lives; their ids."""
+    request = ClaimRequest(
+        worker="w", request=1, lanes=((lane, 1),), n=n, free=n, lease_ms=3_600_000
+    )
+    return [one.id for one in (await rig.store.claim(request)).jobs]
+
+
+async def test_now_says_what_holds_jobs_up_grouped_by_cause_with_the_most_jobs_first():
+    async with operating() as (rig, http):
+        await declare(rig, "lines", 2)
+        for _ in range(7):
+            await rig.send(lane="calls", gates=["lines"])
+        await take(rig, "calls", 2)
+        for _ in range(3):
+            await rig.send(lane="nobody")
+        page = (await http.get("/ui")).text
+        text = plain(page)
+        assert "5 jobs slots lines is full (2 of 2)" in text
+        assert "3 jobs no live worker serves lane nobody" in text
+        assert text.index("5 jobs") < text.index("3 jobs")
+        assert "about" not in text.partition("Jobs by state")[0]
+
+
+async def test_jobs_of_keyed_gates_are_one_line_for_their_template():
+    async with operating() as (rig, http):
+        await declare(rig, "customer:{phone}", 1)
+        for phone in ("1", "1", "1", "2", "2"):
+            await rig.send(lane="calls", gates=["customer:{phone}"], args={"phone": phone})
+        await take(rig, "calls", 5)
+        text = plain((await http.get("/ui")).text)
+        assert "3 jobs slots customer:{phone} is full for 2 keys" in text
+
+
+async def test_the_kill_switch_stops_everything_with_reason_and_end_and_starts_it_again():
+    async with operating() as (rig, http):
+        await rig.send(lane="calls")
+        reply = await do(http, "/ui/-/do/stop-everything", reason="a flood", until="20m")
+        assert reply.status_code == 303
+        page = await http.get(reply.headers["location"])
+        text = plain(page.text)
+        assert "Everything is stopped. closed by operator until" in text
+        assert "a flood" in text
+        assert (await gate_of(rig, "all")).closed_reason == "a flood"
+        assert (await do(http, "/ui/-/do/start-everything")).status_code == 303
+        assert (await gate_of(rig, "all")).closed_until is None
+
+
+async def test_a_lane_is_paused_and_resumed_and_its_concurrency_set():
+    async with operating() as (rig, http):
+        await rig.send(lane="calls", tenant="acme")
+        await do(http, "/ui/-/do/pause-lane?lane=calls", reason="wait", until="1h")
+        assert "Paused. closed by operator until" in plain(
+            (await http.get("/ui/lanes?lane=calls")).text
+        )
+        assert "is paused by operator" in plain((await http.get("/ui")).text)
+        await do(http, "/ui/-/do/resume-lane?lane=calls")
+        assert (await gate_of(rig, "lane:calls")).closed_until is None
+        await do(http, "/ui/-/do/set-lane-concurrency?lane=calls", capacity="3")
+        assert (await gate_of(rig, "lane:calls")).capacity == 3
+        text = plain((await http.get("/ui/lanes?lane=calls")).text)
+        assert "of 3" in text
+        assert "acme" in text
+
+
+async def test_a_gate_shows_its_holders_and_waiters_and_a_permit_is_released_by_force():
+    async with operating() as (rig, http):
+        await declare(rig, "lines", 1)
+        for _ in range(3):
+            await rig.send(lane="calls", gates=["lines"], tenant="acme")
+        (holder,) = await take(rig, "calls", 3)
+        text = plain((await http.get("/ui/gates?gate=lines")).text)
+        assert "In use 1 of 1" in text
+        assert "Held by 1" in text
+        assert holder[-8:] in text
+        path = f"/ui/-/do/release-permit?gate=lines&job={holder}"
+        asked = await http.get(path)
+        assert "by force" in asked.text
+        reply = await do(http, path, reason="its call is over")
+        assert reply.status_code == 303
+        assert (await gate_of(rig, "lines")).used == 0
+
+
+async def test_capacity_is_set_and_reset_and_what_is_no_number_is_told_in_the_form():
+    async with operating() as (rig, http):
+        await declare(rig, "lines", 1)
+        path = "/ui/-/do/set-gate-capacity?gate=lines"
+        assert 'name="capacity" value="1"' in (await http.get(path)).text
+        wrong = await do(http, path, capacity="many", reason="kept as typed")
+        assert wrong.status_code == 422
+        assert "capacity" in wrong.text
+        assert "kept as typed" in wrong.text
+        assert (await do(http, path, capacity="5")).status_code == 303
+        assert (await gate_of(rig, "lines")).capacity == 5
+        await do(http, "/ui/-/do/reset-gate?gate=lines")
+        assert (await gate_of(rig, "lines")).capacity == 1
+
+
+async def test_the_command_beside_a_form_does_the_same_over_http():
+    async with operating() as (rig, http):
+        name = 'it\'s "quoted" & <b>'
+        await declare(rig, name, 1)
+        page = await http.get("/ui/-/do/close-gate", params={"gate": name, "reason": "so"})
+        command = html.unescape(page.text.partition("<code>")[2].partition("</code>")[0])
+        words = shlex.split(command)
+        assert words[:4] == ["curl", "-X", "POST", "--json"]
+        assert words[5:7] == ["-H", "Authorization: Bearer $HEADWAY_TOKEN"]
+        body = json.loads(words[4])
+        reply = await rig.call(Role.OPERATOR, "POST", words[7].removeprefix(rig.url), body)
+        assert reply.status_code == 200
+        assert (await gate_of(rig, name)).closed_reason == "so"
+
+
+async def test_the_script_gets_the_form_alone_and_the_message_as_json():
+    async with operating() as (rig, http):
+        await declare(rig, "lines", 1)
+        path = "/ui/-/do/close-gate?gate=lines"
+        form = await http.get(path, headers={"X-Headway-Script": "1"})
+        assert form.text.lstrip().startswith("<form")
+        reply = await do(http, path, script=True)
+        assert reply.json() == {"said": "lines is closed."}
+
+
+async def test_hostile_names_and_texts_are_shown_as_text_on_every_page():
+    async with operating() as (rig, http):
+        # A gate's name has braces around placeholders alone.
+        gates = [f"g{i} {one.replace('{', '(').replace('}', ')')}" for i, one in enumerate(HOSTILE)]
+        for i, (evil, gate) in enumerate(zip(HOSTILE, gates, strict=True)):
+            await declare(rig, gate, 0)
+            await rig.send(lane=f"l{i} {evil}", tenant=evil, kind=evil, gates=[gate])
+            body = {"gate": gate, "reason": evil}
+            await rig.call(Role.OPERATOR, "POST", "/v1/closures", body)
+        for i, (evil, gate) in enumerate(zip(HOSTILE, gates, strict=True)):
+            params = {"lane": f"l{i} {evil}"}, {"gate": gate}
+            paths = [("/ui", {}), ("/ui/lanes", {}), ("/ui/gates", {}), ("/ui/lanes", {"q": evil})]
+            paths += [("/ui/lanes", params[0]), ("/ui/gates", params[1])]
+            paths += [("/ui/-/do/close-gate", params[1]), ("/ui/-/do/pause-lane", params[0])]
+            for path, query in paths:
+                reply = await http.get(path, params=query)
+                assert reply.status_code == 200, (path, query)
+                seen = Tags(reply.text)
+                assert seen.scripts == 1
+                assert "img" not in seen.names
+                assert not [one for one in seen.attributes if one.startswith("on")]
+                assert not [one for one in seen.links if one.startswith("javascript")]
+                for sign in ("\x1b", "\x07", "\N{RIGHT-TO-LEFT OVERRIDE}"):
+                    assert sign not in seen.text
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.scripts = 0
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script"
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name in {"href", "src", "action"}]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def plain(page: str) -> str:
+    """The text of a page, with single spaces."""
+    return " ".join(Tags(page).text.split())
