@@ -110,6 +110,7 @@ async def _run(
                 closed=[(channel, at - 100, at + 2_500) for channel, at in providers.limited],
                 rates=rates,
                 ahead=2 * (AT_ONCE + CONCURRENCY),
+                stood=providers.stood,
             )
         finally:
             await engines.close()
@@ -279,7 +280,7 @@ async def _queued(engines: Engines, http: httpx.AsyncClient) -> bool:
 async def _told(engines: Engines, http: httpx.AsyncClient, seen: _Seen) -> dict[int, Told]:
     found: dict[int, Told] = {}
     async for row in _rows(engines, http, ""):
-        found[seen.ids[row["id"]]] = Told(row["status"], row["reason"], row["sent_at"])
+        found[seen.ids[row["id"]]] = Told(row["status"], row["reason"])
     return found
 
 

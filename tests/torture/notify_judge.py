@@ -14,9 +14,7 @@ from tests.torture.notify_providers import Arrival
 
 ANSWER_LOST = "sent, answer lost"
 TOLD_MS = 1_000
-"""So long after an opt-out was answered nothing may be sent any more."""
-WAY_MS = 10_000
-"""The longest that a message may be on its way, on a machine that is busy with other things."""
+"""So long after an opt-out was answered no request may begin any more, by the provider's clock."""
 
 
 Span = tuple[str, int, int]
@@ -50,12 +48,10 @@ class Told:
     Attributes:
         status: its name.
         reason: why; may be empty.
-        sent_at: when it was handed to its provider, ms UTC; None if it was not.
     """
 
     status: str
     reason: str
-    sent_at: int | None = None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -72,6 +68,8 @@ class Case:
         closed: spans in which a provider's 429 had closed a channel: its name, begin and end.
         rates: messages in a second that a provider's gate allows.
         ahead: so many messages may be on their way when others come due.
+        stood: spans in which the providers themselves stood still, from and until, ms UTC: what
+            they saw begin at the end of one may have begun at its start.
     """
 
     planned: Mapping[int, Planned]
@@ -83,6 +81,7 @@ class Case:
     closed: Sequence[Span] = ()
     rates: Mapping[str, int] = field(default_factory=dict)
     ahead: int = 0
+    stood: Sequence[tuple[int, int]] = ()
 
 
 def judge(case: Case) -> tuple[list[str], list[Violation]]:
@@ -99,6 +98,7 @@ def judge(case: Case) -> tuple[list[str], list[Violation]]:
         f"{len(case.planned)} asked for, {len(case.arrivals)} arrived: "
         + ", ".join(f"{count} {name}" for name, count in sorted(statuses.items())),
         f"{lost} told as {ANSWER_LOST!r}, {unsent} of them did not arrive",
+        *_leavers(case),
         *_lateness(case),
         *_bursts(case),
     ]
@@ -132,13 +132,25 @@ def _opt_outs(case: Case) -> Iterator[Violation]:
         answered_at = case.opted_out.get((planned.recipient, planned.channel))
         if answered_at is None:
             continue
-        # A message is on its way for a while: a busy machine must not be taken for a fault.
-        told = case.told.get(one.number)
-        sent_at = None if told is None else told.sent_at
-        late_ms = one.at - answered_at
-        begun_ms = late_ms if sent_at is None else sent_at - answered_at
-        if begun_ms > TOLD_MS or late_ms > TOLD_MS + WAY_MS:
-            yield Violation("sent after opt-out", f"{one.number}: {late_ms} ms after the answer")
+        seen = (start for start, end in case.stood if start <= one.begun <= end)
+        late_ms = min(seen, default=one.begun) - answered_at
+        if late_ms > TOLD_MS:
+            where = f"{one.number} by {one.channel}: begun {late_ms} ms after the answer"
+            yield Violation("sent after opt-out", where)
+
+
+def _leavers(case: Case) -> Iterator[str]:
+    after = [
+        one.begun - answered_at
+        for one in case.arrivals
+        if (key := (case.planned[one.number].recipient, one.channel)) in case.opted_out
+        and one.begun > (answered_at := case.opted_out[key])
+    ]
+    stood = max((end - start for start, end in case.stood), default=0)
+    yield (
+        f"{len(after)} requests began after an opt-out was answered, the last one "
+        f"{max(after, default=0)} ms; the providers stood still for {stood} ms at most"
+    )
 
 
 def _urgent_first(case: Case) -> Iterator[Violation]:

@@ -23,6 +23,24 @@ texts: whose delivery is reported."""
 _NUMBER = re.compile(rb"No\. ([0-9]+)\.")
 
 
+LOOK_MS, STOOD_MS = 20, 50
+
+
+def now_ms() -> int:
+    """By the providers' clock, ms UTC."""
+    return time.time_ns() // 1_000_000
+
+
+class _Mail(SMTP):
+    """Knows when the command DATA of a mail came."""
+
+    begun = 0
+
+    async def smtp_DATA(self, arg: str) -> None:  # noqa: N802  (the library's own name)
+        self.begun = now_ms()
+        await super().smtp_DATA(arg)
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A message that reached a provider, and that it took.
@@ -30,14 +48,16 @@ class Arrival:
     Attributes:
         number: of the notification.
         channel: by which.
-        at: ms UTC.
+        at: when it was there whole, ms UTC.
         lost: whether its answer was.
+        begun: when its request began: DATA by SMTP, the head by HTTP; ms UTC.
     """
 
     number: int
     channel: str
     at: int
     lost: bool
+    begun: int
 
 
 @dataclass(kw_only=True, slots=True)
@@ -50,6 +70,7 @@ class Providers:
         reports: of deliveries that Twilio is to make: number, URL, and id of the message.
         mail_port: of the mail server.
         http_port: of Twilio (`/2010-04-01/…`) and of the webhooks (`/hook`).
+        stood: spans in which they did not look, ms UTC.
     """
 
     draw: random.Random
@@ -59,20 +80,33 @@ class Providers:
     mail_port: int = 0
     http_port: int = 0
     open: set[asyncio.Task[Any]] = field(default_factory=set)
+    stood: list[tuple[int, int]] = field(default_factory=list)
 
-    def take(self, channel: str, content: bytes) -> bool:
+    async def watch(self) -> None:
+        """Notes when this process itself stood still, until it is cancelled."""
+        while True:
+            due_at = now_ms() + LOOK_MS
+            await asyncio.sleep(LOOK_MS / 1000)
+            woke_at = now_ms()
+            if woke_at - due_at > STOOD_MS:
+                begun_at = due_at - LOOK_MS
+                if self.stood and begun_at <= self.stood[-1][1]:
+                    begun_at = self.stood.pop()[0]
+                self.stood.append((begun_at, woke_at + LOOK_MS))
+
+    def take(self, channel: str, content: bytes, begun: int) -> bool:
         """Write a message down; whether its answer gets lost."""
         found = _NUMBER.search(content)
         assert found is not None, content[:500]
         lost = self.draw.random() < LOST
-        self.arrivals.append(Arrival(int(found[1]), channel, time.time_ns() // 1_000_000, lost))
+        self.arrivals.append(Arrival(int(found[1]), channel, now_ms(), lost, begun))
         return lost
 
     def limits(self, channel: str) -> bool:
         """Whether the next message is not taken for now."""
         limits = self.draw.random() < LIMITED
         if limits:
-            self.limited.append((channel, time.time_ns() // 1_000_000))
+            self.limited.append((channel, now_ms()))
         return limits
 
     async def handle_RCPT(  # noqa: N802  (the library's own name)
@@ -87,7 +121,8 @@ class Providers:
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802  (as above)
         """A mail."""
         assert isinstance(envelope.content, bytes)
-        if self.take("email", envelope.content):
+        assert isinstance(server, _Mail)
+        if self.take("email", envelope.content, server.begun):
             assert server.transport is not None
             server.transport.abort()
         return "250 2.0.0 OK"
@@ -97,12 +132,13 @@ class Providers:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
+                begun = now_ms()
                 length = re.search(rb"(?i)\r\ncontent-length: *([0-9]+)", head)
                 body = await reader.readexactly(int(length[1]) if length else 0)
                 sms = not head.startswith(b"POST /hook")
                 if self.limits("sms" if sms else "webhook"):
                     writer.write(_reply(429, b"{}", b"Retry-After: 1\r\n"))
-                elif self.take(*(("sms", _of(body, "Body")) if sms else ("webhook", body))):
+                elif self.take(*(("sms", _of(body, "Body")) if sms else ("webhook", body)), begun):
                     break
                 elif sms:
                     sid = f"SM{len(self.arrivals):032x}"
@@ -137,7 +173,7 @@ async def providing(seed: int) -> AsyncIterator[Providers]:
     sessions: list[SMTP] = []
 
     def session() -> SMTP:
-        sessions.append(SMTP(made, hostname="localhost", loop=loop))
+        sessions.append(_Mail(made, hostname="localhost", loop=loop))
         return sessions[-1]
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -147,6 +183,7 @@ async def providing(seed: int) -> AsyncIterator[Providers]:
 
     mail = await loop.create_server(session, "127.0.0.1", 0)
     http = await asyncio.start_server(accept, "127.0.0.1", 0)
+    watching = loop.create_task(made.watch())
     made.mail_port = mail.sockets[0].getsockname()[1]
     made.http_port = http.sockets[0].getsockname()[1]
     try:
@@ -155,6 +192,6 @@ async def providing(seed: int) -> AsyncIterator[Providers]:
         mail.close()
         http.close()
         running = [one._handler_coroutine for one in sessions if one._handler_coroutine]
-        for task in (*running, *made.open):
+        for task in (watching, *running, *made.open):
             task.cancel()
-        await asyncio.gather(*running, *made.open, return_exceptions=True)
+        await asyncio.gather(watching, *running, *made.open, return_exceptions=True)

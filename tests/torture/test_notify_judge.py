@@ -20,8 +20,9 @@ def planned(number: int, **more: Any) -> Planned:
     return Planned(number=number, **given | more)
 
 
-def came(number: int, after_ms: int = 10) -> Arrival:
-    return Arrival(number, "email", DUE + after_ms, lost=False)
+def came(number: int, after_ms: int = 10, begun_ms: int | None = None) -> Arrival:
+    begun = DUE + (after_ms if begun_ms is None else begun_ms)
+    return Arrival(number, "email", DUE + after_ms, lost=False, begun=begun)
 
 
 FINE = Case(
@@ -66,14 +67,18 @@ def test_each_fault_is_found(change: dict[str, Any], rule: str):
 
 
 def test_a_message_that_was_begun_before_the_opt_out_may_be_on_its_way():
-    told = {1: SENT, 2: Told("SENT", "", DUE - 100)}
-    late = replace(FINE, told=told, arrivals=[came(1), came(2, 3_000)])
+    late = replace(FINE, arrivals=[came(1), came(2, 30_000, 900)])
     assert rules(replace(late, opted_out={("r2", "email"): DUE})) == []
-    begun = {1: SENT, 2: Told("SENT", "", DUE + 1_100)}
-    case = replace(late, told=begun, opted_out={("r2", "email"): DUE})
-    assert rules(case) == ["sent after opt-out"]
-    far = replace(late, arrivals=[came(1), came(2, 12_000)], opted_out={("r2", "email"): DUE})
-    assert rules(far) == ["sent after opt-out"]
+    begun = replace(FINE, arrivals=[came(1), came(2, 1_101, 1_100)])
+    assert rules(replace(begun, opted_out={("r2", "email"): DUE})) == ["sent after opt-out"]
+
+
+def test_what_providers_see_after_they_stood_still_may_have_begun_before():
+    late = replace(FINE, arrivals=[came(1), came(2, 5_000)], opted_out={("r2", "email"): DUE})
+    assert rules(late) == ["sent after opt-out"]
+    assert rules(replace(late, stood=[(DUE + 900, DUE + 5_020)])) == []
+    assert rules(replace(late, stood=[(DUE + 1_100, DUE + 5_020)])) == ["sent after opt-out"]
+    assert rules(replace(late, stood=[(DUE + 900, DUE + 4_000)])) == ["sent after opt-out"]
 
 
 def test_within_a_second_of_an_opt_out_a_message_may_be_on_its_way():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,6 +122,16 @@ async def test_a_directory_in_no_folder_is_told_as_the_settings_say_it(tmp_path:
     for one in threading.enumerate():
         if "_connection_worker_thread" in one.name:
             one.join(30)  # the driver's: it still tells the loop that it ends
+
+
+async def test_a_directory_whose_package_is_not_installed_says_which_extra_brings_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    directory = directory_of("postgresql://127.0.0.1:1/headway")
+    with pytest.raises(InvalidValue, match="psycopg, which is not installed") as refused:
+        await directory.open()
+    assert refused.value.hint == "pip install 'headway[postgres]'"
 
 
 def test_its_place_is_told_without_the_password() -> None:

@@ -95,6 +95,7 @@ class Directory:
         Raises:
             StoreUnavailable: the database cannot be reached.
             SchemaMismatch: the tables are newer than this program, or it may not change them.
+            InvalidValue: the package that speaks to this database is not installed.
         """
         if self._engine is not None:
             return
@@ -115,6 +116,7 @@ class Directory:
         Raises:
             StoreUnavailable: the database cannot be reached.
             SchemaMismatch: the tables are newer than this program, or it may not change them.
+            InvalidValue: the package that speaks to this database is not installed.
         """
         engine = _engine(self._url, self._connect)
         try:
@@ -207,7 +209,11 @@ def _read(url: str) -> URL:
 
 def _engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngine:
     if url.get_backend_name() != "sqlite":
-        return create_async_engine(url, pool_pre_ping=True)
+        try:
+            return create_async_engine(url, pool_pre_ping=True)
+        except ModuleNotFoundError as error:
+            message = f"the directory needs the package {error.name}, which is not installed"
+            raise InvalidValue(message, hint="pip install 'headway[postgres]'") from None
     # Each connection is a thread: those beyond a pool's size would come and go all the time.
     # One in memory has but one connection, and a pool that takes no size.
     in_memory = url.database in {None, "", ":memory:"}
