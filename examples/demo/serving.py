@@ -21,6 +21,7 @@ from headway.server.build import alive, build
 from headway.server.listening.listener import Address, Listener
 from headway.server.options import ServerOptions
 from headway.server.service import Service
+from headway.web.dashboard import add_dashboard
 from headway.systems import automations, calls, field_service, lanes, notifications
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
@@ -80,9 +81,9 @@ async def serving(
     ours = systems.declare(app)
     options = ServerOptions(open_here=True, hosts=(LOOPBACK, "localhost"), docs=True)
     service = Service(store, options, app=app)
-    listener = Listener(
-        build(service, systems.each), Address(host=LOOPBACK, port=0), on_stop=service.begin_stop
-    )
+    server = build(service, systems.each)
+    add_dashboard(server, service, systems.each)
+    listener = Listener(server, Address(host=LOOPBACK, port=0), on_stop=service.begin_stop)
     async with systems.opened(listener.url), alive(service, systems.each):
         phones.carrier.world.inbound_urls[""] = f"{listener.url}/field-service/hooks/twilio/texts"
         running = asyncio.create_task(listener.run())

@@ -103,6 +103,7 @@ async def serving(
     tokens: bool = True,
     app: App | None = None,
     systems: Sequence[System] = (),
+    port: int = 0,
     **options: Any,
 ) -> AsyncIterator[Rig]:
     """A server on a free port, until the block ends.
@@ -112,6 +113,7 @@ async def serving(
         tokens: whether there is a token for each role; without any the server is open.
         app: whose kinds jobs are made by.
         systems: that it serves besides.
+        port: where it listens; 0 for any that is free.
         options: of the server.
     """
     async with AsyncExitStack() as stack:
@@ -122,7 +124,8 @@ async def serving(
             store = app.store
         chosen = ServerOptions(**{"open_here": True, "chores": False, **options})
         service = Service(store, chosen, app=app)
-        listener = Listener(build(service, systems), Address(port=0), on_stop=service.begin_stop)
+        address = Address(port=port)
+        listener = Listener(build(service, systems), address, on_stop=service.begin_stop)
         await stack.enter_async_context(alive(service, systems))
         running = asyncio.create_task(listener.run())
         stack.push_async_callback(_stop, listener, running)

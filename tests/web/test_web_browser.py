@@ -1,0 +1,186 @@
+"""The dashboard in a real browser: what is live, what is kept, and what never runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from headway.contract.definitions import CloseGate, DefineRequest
+from headway.contract.tokens import Role
+from headway.contract.views import GatesQuery
+from tests.server.rig import Rig
+from tests.servers.browser import browsing
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
+from tests.web.rig import HOSTILE, dashboard
+from tests.web.test_web_access import declare
+from tests.web.test_web_pages import take
+
+pytestmark = pytest.mark.slow
+LIMIT_MS = 60_000
+
+
+@asynccontextmanager
+async def opened(browser: Browser, rig: Rig, path: str = "/ui", **how: Any) -> AsyncIterator[Page]:
+    """A page of a browser profile of its own, that must meet no error."""
+    context = await browser.new_context(**how)
+    page = await context.new_page()
+    page.set_default_timeout(LIMIT_MS)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "console", lambda said: wrong.append(said.text) if "Content Security" in said.text else None
+    )
+    await page.goto(rig.url + path)
+    yield page
+    assert wrong == []
+    await context.close()
+
+
+async def is_live(page: Page) -> None:
+    await page.locator("#link.live").wait_for()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
+    match request.param:
+        case "memory":
+            return "memory://"
+        case "sqlite":
+            return f"sqlite:///{tmp_path}/web.db"
+        case "postgres":
+            server: PostgresServer = request.getfixturevalue("fast_postgres_server")
+            return f"{server.url}?namespace=web_{abs(hash(tmp_path)) % 10**9}"
+        case _:
+            found: RedisServer = request.getfixturevalue("redis_server")
+            return f"{found.url}?namespace=web{abs(hash(tmp_path)) % 10**9}"
+
+
+async def test_two_browsers_see_each_others_actions_and_the_store_changes(store_url: str):
+    async with dashboard(store_url, events_each_s=0.05) as rig, browsing() as browser:
+        await declare(rig, "lines", 1)
+        for _ in range(4):
+            await rig.send(lane="calls", gates=["lines"], tenant="acme")
+        await take(rig, "calls", 4)
+        async with (
+            opened(browser, rig, "/ui/-/sign-in") as one,
+            opened(browser, rig, "/ui/gates?gate=lines") as two,
+        ):
+            for page, role in ((one, Role.OPERATOR), (two, Role.VIEWER)):
+                await page.fill("#token", rig.tokens[role])
+                await page.get_by_role("button", name="Sign in").click()
+                await is_live(page)
+            await expect(one.locator(".cause")).to_contain_text("slots lines is full (1 of 1)")
+            assert await two.locator("[data-ask]").count() == 0
+            await one.goto(f"{rig.url}/ui/gates?gate=lines")
+            await is_live(one)
+            await one.get_by_role("link", name="Close…").click()
+            await one.get_by_label("Reason").fill("a fire")
+            await one.get_by_role("dialog").get_by_role("button", name="Close").click()
+            await expect(one.locator("#said")).to_have_text("lines is closed.")
+            await expect(two.locator(".banner")).to_contain_text("a fire")
+            (gate,) = (await rig.store.read(GatesQuery(names=("lines",)))).rows
+            assert (gate.closed_by, gate.closed_reason) == ("operator", "a fire")
+            await one.get_by_role("link", name="Open…").click()
+            await one.get_by_role("dialog").get_by_role("button", name="Open").click()
+            await expect(two.locator(".banner")).to_have_count(0)
+            await one.get_by_role("link", name="Release…").click()
+            await one.get_by_label("Reason").fill("its call is over")
+            await one.get_by_role("dialog").get_by_role("button", name="Release").click()
+            await expect(two.locator("#gates")).to_contain_text("Held by 0")
+
+
+async def test_without_its_script_every_form_still_works():
+    async with dashboard(tokens=False) as rig, browsing() as browser:
+        await declare(rig, "lines", 1)
+        async with opened(browser, rig, "/ui/gates?gate=lines", java_script_enabled=False) as page:
+            await page.get_by_role("link", name="Set capacity…").click()
+            await page.get_by_label("At most").fill("7")
+            await page.get_by_role("button", name="Set capacity").click()
+            await expect(page.locator("#said")).to_have_text("lines has a capacity of 7.")
+            assert page.url.endswith("/ui/gates?gate=lines")
+            await expect(page.locator(".big").first).to_contain_text("of 7")
+
+
+async def test_what_is_typed_focused_and_open_stays_while_fragments_change():
+    async with dashboard(tokens=False, events_each_s=0.05) as rig, browsing() as browser:
+        await declare(rig, "a-gate", 1)
+        await declare(rig, "lines", 1)
+        async with opened(browser, rig, "/ui/gates") as page:
+            await is_live(page)
+            await page.locator("tr[data-key='lines'] th a").focus()
+            row = await page.locator("tr[data-key='lines']").element_handle()
+            await declare(rig, "before", 3)
+            await rig.store.define(
+                DefineRequest(items=(CloseGate(name="lines", reason="x"),), author="a test")
+            )
+            await expect(page.locator("tr[data-key='lines']")).to_contain_text("closed")
+            await page.locator("tr[data-key='before']").wait_for()
+            assert await row.evaluate(
+                "row => row.isConnected && row.contains(document.activeElement)"
+            )
+            await page.locator("tr[data-key='a-gate']").get_by_role("link", name="Close…").click()
+            await page.get_by_label("Reason").fill("half writ")
+            await declare(rig, "another", 3)
+            await page.locator("tr[data-key='another']").wait_for()
+            assert await page.get_by_label("Reason").input_value() == "half writ"
+            assert await page.get_by_role("dialog").is_visible()
+
+
+async def test_an_open_page_says_that_the_server_is_away_and_comes_back_by_itself():
+    async with browsing() as browser:
+        async with dashboard(tokens=False, events_each_s=0.05) as rig:
+            port = int(rig.url.rpartition(":")[2])
+            context = await browser.new_context()
+            page = await context.new_page()
+            page.set_default_timeout(LIMIT_MS)
+            await page.goto(f"{rig.url}/ui/gates")
+            await is_live(page)
+        await expect(page.locator("#link")).to_contain_text("no connection", timeout=LIMIT_MS)
+        async with dashboard(tokens=False, events_each_s=0.05, port=port) as rig:
+            await declare(rig, "after-the-restart", 1)
+            await page.locator("tr[data-key='after-the-restart']").wait_for()
+            await is_live(page)
+            await context.close()
+
+
+@pytest.mark.parametrize("width", [375, 1440])
+async def test_hostile_names_run_nothing_and_break_no_layout(width: int):
+    async with dashboard(tokens=False, events_each_s=0.05) as rig, browsing() as browser:
+        gates = [f"g{i} {one.replace('{', '(').replace('}', ')')}" for i, one in enumerate(HOSTILE)]
+        for i, (evil, gate) in enumerate(zip(HOSTILE, gates, strict=True)):
+            await declare(rig, gate, 0)
+            await rig.send(None, lane=f"l{i} {evil}", tenant=evil, kind=evil, gates=[gate])
+            await rig.call(None, "POST", "/v1/closures", {"gate": gate, "reason": evil})
+        async with opened(browser, rig, viewport={"width": width, "height": 800}) as page:
+            for path in ("/ui", "/ui/lanes", "/ui/gates"):
+                await page.goto(rig.url + path)
+                await is_live(page)
+                assert await page.evaluate("window.evil") is None
+                assert await page.evaluate("document.documentElement.scrollWidth") <= width
+                links = page.locator("main a[href*='gate='], main a[href*='lane=']")
+                assert await links.count() >= len(HOSTILE)
+            await page.locator("tbody th a").first.click()
+            await is_live(page)
+            await page.locator("[data-ask]").first.click()
+            await page.get_by_role("dialog").wait_for()
+            assert await page.evaluate("window.evil") is None
+
+
+async def test_the_theme_is_switched_and_kept():
+    async with (
+        dashboard(tokens=False) as rig,
+        browsing() as browser,
+        opened(browser, rig, color_scheme="light") as page,
+    ):
+        ground = "getComputedStyle(document.body).backgroundColor"
+        light = await page.evaluate(ground)
+        await page.get_by_role("button", name="Dark colours").click()
+        dark = await page.evaluate(ground)
+        assert dark != light
+        await page.goto(f"{rig.url}/ui/lanes")
+        assert await page.evaluate(ground) == dark
