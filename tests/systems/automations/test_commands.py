@@ -88,7 +88,7 @@ def test_sessions_go_on_behind_a_dispatch_that_has_returned(
         second = headway("automations", "dispatch", "--json").document
         assert second["dispatched"] == 0
         usage = headway("automations", "limit", "2", "--json").document
-        assert usage == {"used": 1, "max": 2}
+        assert usage == {"used": 1, "max": 2, "lowered": ""}
         assert headway("automations", "limit", "--reset", "--json").document["max"] == 3
     finally:
         (folder / "go").touch()
@@ -100,6 +100,46 @@ def test_sessions_go_on_behind_a_dispatch_that_has_returned(
     wait_until(ended)
     last = headway("automations", "dispatch", "--wait", "--json").document
     assert last["dispatched"] == 1
+
+
+def test_each_session_of_a_dispatch_has_a_keeper_of_its_own(
+    headway: Headway, folder: Path, repository: Path
+) -> None:
+    other, seen = new_repository(folder / "other"), folder / "seen"
+    seen.mkdir()
+    write(
+        folder,
+        entry("killed", repository, f"echo $$ > {seen}/killed.pid; sleep 600"),
+        entry("other", other, f"echo $$ > {seen}/other.pid; {holding(folder)}"),
+        lease="3s",
+    )
+    assert headway("migrate").code == 0
+
+    def status() -> dict[str, str]:
+        rows = headway("automations", "--json").document["automations"]
+        return {row["id"]: row["status"] for row in rows}
+
+    try:
+        assert headway("automations", "dispatch", "--json").document["dispatched"] == 2
+        wait_until(lambda: len(pids(seen)) == 2)
+        keepers = [
+            psutil.Process(int((seen / f"{name}.pid").read_text())).parents()[1]
+            for name in ("killed", "other")
+        ]
+        assert keepers[0] != keepers[1]
+        assert all("--detached" in " ".join(one.cmdline()) for one in keepers)
+        keepers[0].kill()
+        wait_until(lambda: not lives(int((seen / "killed.pid").read_text())))
+        write(folder, entry("next", repository), entry("other", other, "true"), lease="3s")
+        # The lock ends with the lease: dispatches find it locked until then, and no longer.
+        wait_until(lambda: headway("automations", "dispatch").code == 0 and "next" in status())
+        wait_until(lambda: (headway("automations", "dispatch"), status()["next"] == "succeeded")[1])
+        assert status()["other"] == "running"
+    finally:
+        (folder / "go").touch()
+    wait_until(lambda: status()["other"] == "succeeded")
+    wait_until(lambda: not lives(keepers[1].pid))
+    assert not supervisors()
 
 
 def test_release_by_any_form_of_the_url_ends_a_session(

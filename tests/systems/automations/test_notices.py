@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -186,6 +186,38 @@ async def test_a_mirror_that_was_remade_is_told(tmp_path, repository, receiver):
         assert "mirror" in receiver.taken[0]["message"]
 
 
+async def test_health_is_degraded_by_a_remade_mirror_until_a_session_on_it_succeeds(
+    tmp_path, repository
+):
+    url = f"sqlite:///{tmp_path}/h.db"
+    other = new_repository(tmp_path / "other")
+    entries = [entry("a", repository), entry("b", other)]
+    async with service(tmp_path, url, *entries) as one:
+        await one.ended("a")
+        await one.ended("b")
+        (mirror,) = (tmp_path / "state" / "mirrors").glob("*repository*.git")
+        (mirror / "HEAD").write_bytes(b"\0")
+
+        async def spawned(count: int) -> None:
+            async def ended() -> bool:
+                told = await one.get("/dispatcher/metrics")
+                return told["totalAutomationsSpawned"] == count and not told["activeAutomations"]
+
+            await one.until(ended)
+
+        async def health() -> str:
+            return (await one.get("/dispatcher/health"))["status"]
+
+        assert await health() == "healthy"
+        await one.post("/a/run")
+        await one.until(lambda: _is(health, "degraded"))
+        await one.post("/b/run")
+        await spawned(4)
+        assert await health() == "degraded"
+        await one.post("/a/run")
+        await one.until(lambda: _is(health, "healthy"))
+
+
 def test_a_channel_that_apprise_does_not_know_is_told_without_its_text(tmp_path):
     text = f'[dispatcher]\nmax_concurrent = 7\nnotifications = {{channels = ["no://{SECRET}"]}}\n'
     config = parse_config(text, tmp_path / "automations.toml")
@@ -208,3 +240,7 @@ def test_what_waits_is_sent_before_a_process_ends(tmp_path, receiver):
 
 async def _async(value: bool) -> bool:
     return value
+
+
+async def _is(ask: Callable[[], Awaitable[str]], value: str) -> bool:
+    return await ask() == value

@@ -10,7 +10,7 @@ import pytest
 
 from headway.core.errors import InvalidValue
 from headway.systems.automations import places
-from headway.systems.automations.places import Places, log, write_log
+from headway.systems.automations.places import Places, log, read_settings, write_log
 
 
 def test_the_log_is_private_json_and_begins_anew_when_it_is_full(
@@ -38,6 +38,20 @@ def test_the_log_is_private_json_and_begins_anew_when_it_is_full(
     assert line["session_id"] == "cron:a:299"
     for folder in (one.root, one.logs, one.mirrors, one.work, one.artifacts):
         assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"state_dri": "x"}, "automations.state_dri: there is no such setting"),
+        ({"lease": "soon"}, "automations.lease is 'soon': the duration 'soon' is not understood"),
+        ({"look_each": "0ms"}, "automations.look_each is '0ms': input should be"),
+    ],
+)
+def test_an_unusable_setting_is_named(written: dict[str, object], said: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        read_settings(written)
+    assert said in refused.value.message
 
 
 def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
@@ -27,11 +27,10 @@ from headway.stores import open_store
 
 with needs_extra("server"):
     from headway.core.timetable.plan import make_plan
-    from headway.systems.automations.dispatcher import LANE, Dispatcher
+    from headway.systems.automations.dispatcher import LANE, MOST, Dispatcher
     from headway.systems.automations.places import read_places, read_settings
     from headway.systems.automations.reports import (
         concurrency,
-        is_settled,
         listing,
         locks,
         mark,
@@ -39,12 +38,12 @@ with needs_extra("server"):
         session_of,
         set_concurrency,
         survey,
+        unsettled,
     )
     from headway.systems.automations.session import session_id
 
 app = new_command()
 
-Result = TypeVar("Result")
 FileName = Annotated[
     Path | None,
     typer.Option("--file", metavar="FILE", help="The automations.toml; else as the settings say."),
@@ -61,7 +60,7 @@ def automations(session: Session, file: FileName = None) -> None:
     Entries that are not valid are shown with file and line; they disable only themselves.
     """
     dispatcher = _dispatcher(session, file)
-    rows = _with(session, dispatcher, lambda store: listing(store, dispatcher))
+    rows = session.with_app(_app(session, dispatcher), lambda store: listing(store, dispatcher))
     faults = [str(one) for one in dispatcher.faults]
     if session.json:
         session.terminal.document({"automations": rows, "errors": faults})
@@ -82,7 +81,8 @@ def automations(session: Session, file: FileName = None) -> None:
         ],
         empty="the file has no valid entry",
     )
-    _remark(session, faults)
+    for fault in faults:
+        session.terminal.remark(fault, "red")
 
 
 @command(app, "plan")
@@ -130,7 +130,8 @@ def plan(
             ("counted over", format_duration(made.counted_ms)),
         ]
     )
-    _remark(session, faults)
+    for fault in faults:
+        session.terminal.remark(fault, "red")
 
 
 @command(app, "dispatch")
@@ -142,32 +143,22 @@ def dispatch(
 ) -> None:
     """Starts what is due and returns, for an external cron; no server need run.
 
-    It returns when sessions have started. They go on in the background, under a process that
-    renews their leases and ends with the last of them.
-
-    Raises:
-        InvalidValue: the process in the background did not begin.
+    It returns when sessions have started. They go on in the background, each under a process of
+    its own that renews its lease and ends with it.
     """
-    if not wait and detached is None:
-        _tell_result(session, _in_background(session, file))
-        return
     if detached is not None:
         # A supervisor that had it too would keep the caller waiting until its session ends.
         os.set_inheritable(detached, False)
     dispatcher = _dispatcher(session, file)
     dispatcher.open()
     opened = _app(session, dispatcher)
-
-    def tell(result: dict[str, Any]) -> None:
-        if detached is not None:
-            os.write(detached, json.dumps(result).encode())
-            os.close(detached)
-
-    result = event_loop.run(_dispatch(opened, dispatcher, tell))
+    if detached is not None:
+        event_loop.run(_keep(opened, dispatcher, detached))
+    else:
+        start = None if wait else partial(_in_background, session, dispatcher)
+        _tell_result(session, event_loop.run(_dispatch(opened, dispatcher, start)))
     if dispatcher.notices is not None:
         dispatcher.notices.close()
-    if detached is None:
-        _tell_result(session, result)
 
 
 @command(app, "run")
@@ -178,7 +169,9 @@ def run(session: Session, automation: Name, file: FileName = None) -> None:
     `headway serve --system automations`, or the next `headway automations dispatch`.
     """
     dispatcher = _dispatcher(session, file)
-    job = _with(session, dispatcher, lambda store: dispatcher.run_now(store, automation))
+    job = session.with_app(
+        _app(session, dispatcher), lambda store: dispatcher.run_now(store, automation)
+    )
     name = session_id(automation, job)
     if session.json:
         session.terminal.document({"session_id": name, "job": job})
@@ -201,7 +194,7 @@ def logs(
         UnknownJob: there is no such session, or its log is not on this machine any more.
     """
     dispatcher = _dispatcher(session, file)
-    name, _ = _with(session, dispatcher, lambda store: session_of(store, which))
+    name, _ = session.with_app(_app(session, dispatcher), lambda store: session_of(store, which))
     path = dispatcher.places.log(name)
     try:
         text = path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
@@ -274,6 +267,7 @@ def limit(
         int | None, typer.Argument(metavar="[N]", min=0, help="Sessions at once.")
     ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="As the file says.")] = False,
+    file: FileName = None,
 ) -> None:
     """Shows how many sessions may run at once, or changes it; those that run go on.
 
@@ -291,10 +285,13 @@ def limit(
         return await set_concurrency(store, most, author=author)
 
     usage = session.with_store(work)
+    with suppress(InvalidValue):
+        usage["lowered"] = _dispatcher(session, file).lowered
     if session.json:
         session.terminal.document(usage)
     else:
-        session.terminal.line(f"{usage['used']} of {usage['max']} sessions")
+        why = f"; lowered by the load: {usage['lowered']}" if usage.get("lowered") else ""
+        session.terminal.line(f"{usage['used']} of {usage['max']} sessions{why}")
 
 
 def _dispatcher(session: Session, file: Path | None) -> Dispatcher:
@@ -320,49 +317,59 @@ def _app(session: Session, dispatcher: Dispatcher) -> App:
     return made
 
 
-def _with(
-    session: Session, dispatcher: Dispatcher, work: Callable[[Store], Awaitable[Result]]
-) -> Result:
-    return session.with_app(_app(session, dispatcher), work)
-
-
-def _remark(session: Session, faults: list[str]) -> None:
-    for fault in faults:
-        session.terminal.remark(fault, "red")
-
-
 async def _dispatch(
-    opened: App, dispatcher: Dispatcher, tell: Callable[[dict[str, Any]], None]
+    opened: App, dispatcher: Dispatcher, start: Callable[[], None] | None
 ) -> dict[str, Any]:
-    """Start what is due, tell of it, and work until the last session has ended."""
+    """Start what is due, in processes that `start` starts; without it, wait for their ends."""
     async with opened:
         store = opened.store
         begun = await mark(store)
         await opened.declare()
+        # Frees what sessions hold whose lease is over; no other process may do it.
+        while (await store.sweep(MOST)).again:
+            pass
         await dispatcher.sync(store)
-        worker = opened.worker(lanes=LANE, concurrency=1_000, prefetch=0, grace=LONGEST_SESSION)
-        working = asyncio.create_task(worker.run())
-        event_loop.on_signals(lambda _: worker.stop(now=True))
-        while not working.done() and not await is_settled(store):
-            await REAL.pause(0.1)
-        tell((await survey(store, dispatcher, begun)).document())
-        worker.stop()
-        await working
+        if start is None:
+            await _work(opened, lambda: False, 1_000)
+        while start is not None and (left := await unsettled(store)):
+            await (asyncio.to_thread(start) if left == "due" else REAL.pause(0.1))
         return (await survey(store, dispatcher, begun)).document()
 
 
-def _in_background(session: Session, file: Path | None) -> dict[str, Any]:
-    """Have another process dispatch, and wait until it has.
+async def _keep(opened: App, dispatcher: Dispatcher, told: int) -> None:
+    """Start one session, say so by closing a file, and keep its lease to its end."""
+    async with opened:
+        await opened.declare()
+
+        await _work(opened, lambda: dispatcher.counts.spawned > 0, 1, told)
+
+
+async def _work(
+    opened: App, has_enough: Callable[[], bool], most: int, told: int | None = None
+) -> None:
+    """Work until all that is due has started, or `has_enough`; tell; then until that has ended."""
+    worker = opened.worker(lanes=LANE, concurrency=most, prefetch=0, grace=LONGEST_SESSION)
+    working = asyncio.create_task(worker.run())
+    event_loop.on_signals(lambda _: worker.stop(now=True))
+    while not working.done() and not has_enough() and await unsettled(opened.store):
+        await REAL.pause(0.1)
+    if told is not None:
+        os.write(told, b"1")
+        os.close(told)
+    worker.stop()
+    await working
+
+
+def _in_background(session: Session, dispatcher: Dispatcher) -> None:
+    """Have another process start one session and keep its lease; wait until it has started.
 
     Raises:
         InvalidValue: it did not begin.
     """
-    dispatcher = _dispatcher(session, file)
-    dispatcher.open()
     read, write = os.pipe()
     os.set_inheritable(write, True)
     line = ["-m", "headway", "automations", "dispatch", f"--detached={write}"]
-    line += [f"--store={session.store_url}"] + ([] if file is None else [f"--file={file}"])
+    line += [f"--store={session.store_url}", f"--file={dispatcher.file}"]
     errors = dispatcher.places.logs / "dispatch.err"
     make, private = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
     # It outlives this process, so none of the classes that mind their children is of use.
@@ -379,9 +386,8 @@ def _in_background(session: Session, file: Path | None) -> dict[str, Any]:
     )
     os.close(write)
     with os.fdopen(read, "rb") as told:
-        result = told.read()
-    if result:
-        return json.loads(result)
+        if told.read():
+            return
     os.waitpid(child, 0)
     said = ""
     with suppress(OSError):

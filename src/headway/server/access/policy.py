@@ -21,11 +21,15 @@ class Policy:
         permission: what; None for a route that anybody may call.
         apart: whether the calls of a token to this route are counted apart from its others, so
             that those cannot use up what it may ask.
+        all_tenants: whether a caller that is scoped to some tenants is refused.
     """
 
-    def __init__(self, permission: Permission | None, *, apart: bool = False) -> None:
+    def __init__(
+        self, permission: Permission | None, *, apart: bool = False, all_tenants: bool = False
+    ) -> None:
         self.permission = permission
         self.apart = apart
+        self.all_tenants = all_tenants
 
     async def __call__(self, request: Request) -> Caller:
         """The caller that was admitted."""
@@ -36,7 +40,7 @@ class Policy:
 
         Raises:
             Unauthenticated: there is no token, or none that is known and lives.
-            Forbidden: it may not do this.
+            Forbidden: it may not do this, or only for some tenants.
             TooManyRequests: it asks more often than it may.
         """
         if self.permission is None:
@@ -44,7 +48,10 @@ class Policy:
             return
         door = cast("Doorkeeper", request.app.state.door)
         authorization = request.headers.get("authorization")
-        request.state.caller = await door.admit(authorization, self.permission, apart=self.apart)
+        caller = await door.admit(authorization, self.permission, apart=self.apart)
+        if self.all_tenants:
+            caller.every_tenant()
+        request.state.caller = caller
 
 
 class Guarded(Policy, SecurityBase):
@@ -54,17 +61,18 @@ class Guarded(Policy, SecurityBase):
     model = HTTPBearer(description="A token made by `headway token create`.")
 
 
-def needs(permission: Permission, *, apart: bool = False) -> Any:  # noqa: ANN401  (FastAPI's own marker)
+def needs(permission: Permission, *, apart: bool = False, all_tenants: bool = False) -> Any:  # noqa: ANN401  (FastAPI's own marker)
     """What a route asks of its caller.
 
     Args:
         permission: what the caller must be able to do.
         apart: whether these calls are counted apart from the caller's others.
+        all_tenants: whether a caller that is scoped to some tenants is refused.
 
     Returns:
         For the annotation of a parameter that is the `Caller`.
     """
-    return Depends(Guarded(permission, apart=apart))
+    return Depends(Guarded(permission, apart=apart, all_tenants=all_tenants))
 
 
 def public() -> Any:  # noqa: ANN401  (FastAPI's own marker)

@@ -14,18 +14,19 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from headway.contract.definitions import Overlap
-from headway.core.duration import UNITS_MS, parse_duration
+from headway.core.duration import UNITS_MS
 from headway.core.errors import InvalidValue
 from headway.core.gates.opening import Hours
 from headway.core.gates.spec import GateSpec
 from headway.core.job import DEFAULT_PRIORITY, MAX_PRIORITY
 from headway.core.naming import did_you_mean
-from headway.core.timetable.schedule import At, Cron, Every, Schedule
+from headway.core.timetable.schedule import Schedule
 from headway.core.timetable.text import parse_schedule
 from headway.systems.automations.repository import Repository, read_repository
+from headway.systems.telephony.settings_table import Span as AnySpan
 
 HOUR_MS = UNITS_MS["h"]
 
@@ -33,13 +34,10 @@ _HEADER = re.compile(r"^\s*\[\[\s*automation\s*\]\]\s*(#.*)?$")
 _TABLE = re.compile(r"^\s*\[\s*(?!automation\b)(?!\[)[^\]]*\]\s*(#.*)?$")
 _AT_LINE = re.compile(r"at line (\d+)")
 _TIME = re.compile(r"\d{1,2}:\d{2}")
+_TYPES = {"cron": "cron", "interval": "every", "every": "every", "at": "at"}
 
 
-def _span(value: object) -> int:
-    return parse_duration(value)
-
-
-Span = Annotated[int, BeforeValidator(_span), Field(ge=1)]
+Span = Annotated[AnySpan, Field(ge=1)]
 """Milliseconds, written as a duration."""
 
 
@@ -99,15 +97,24 @@ class NotificationsTable(_Table):
         if not channels:
             return channels
         try:
-            from apprise import Apprise  # noqa: PLC0415  (only those who are notified need it)
+            # Only those who are notified need it.
+            from headway.server.alerts.apprise_address import is_known  # noqa: PLC0415
         except ModuleNotFoundError:
             message = "channels needs the package apprise; pip install 'headway[alerts]'"
             raise ValueError(message) from None
         for number, url in enumerate(channels, start=1):
-            if not Apprise().add(url):  # pyright: ignore[reportUnknownMemberType]  (its dicts are bare)
+            if not is_known(url):
                 message = f"channel {number} is not a URL that apprise knows, such as mailto://…"
                 raise ValueError(message)
         return channels
+
+
+class GovernorTable(_Table):
+    """`[dispatcher.governor]`: above which load, in %, how many sessions may run at once."""
+
+    cpu: int | None = Field(default=None, ge=1)
+    memory: int | None = Field(default=None, ge=1, le=100)
+    max_concurrent: int = Field(default=1, ge=0)
 
 
 class DispatcherTable(_Table):
@@ -118,6 +125,7 @@ class DispatcherTable(_Table):
     lock_timeout_hours: float = Field(default=4, gt=0, strict=False)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     notifications: NotificationsTable = NotificationsTable()
+    governor: GovernorTable = GovernorTable()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -193,10 +201,6 @@ class _Chunk:
     lines: Sequence[str]
     is_automation: bool
 
-    @property
-    def text(self) -> str:
-        return "\n".join(self.lines)
-
     def line_of(self, key: str) -> int:
         """Where a key stands; the first line if it is not found."""
         name = re.escape(key)
@@ -221,12 +225,10 @@ def read_config(path: Path) -> Config:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
+    except (OSError, UnicodeDecodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else f"no UTF-8 at byte {error.start}"
+        message = f"{path} cannot be read: {said}"
         raise InvalidValue(message, hint="name it in [automations] file, or with --file") from None
-    except UnicodeDecodeError as error:
-        message = f"{path} is not UTF-8 at byte {error.start}"
-        raise InvalidValue(message) from None
     return parse_config(text, path)
 
 
@@ -255,23 +257,11 @@ def parse_config(text: str, path: Path) -> Config:
                 continue
             found = table["automation"][0]
             name = found.get("id") if isinstance(found.get("id"), str) else None
-            one = _automation(found, chunk, path.parent.absolute())
-            _check_new(one, automations, chunk)
+            one = _automation(found, chunk, path.parent.absolute(), automations)
             automations[one.id] = one
         except _Invalid as error:
             invalid(error, name)
     return Config(automations=automations, dispatcher=dispatcher, faults=tuple(faults))
-
-
-def _check_new(one: Automation, known: Mapping[str, Automation], chunk: _Chunk) -> None:
-    """Refuse an id that is used already.
-
-    Raises:
-        _Invalid: it is.
-    """
-    if one.id in known:
-        said = f"id {one.id!r} is used in line {known[one.id].line} too"
-        raise _Invalid(chunk.line_of("id"), said)
 
 
 class _Invalid(Exception):
@@ -319,7 +309,7 @@ def _load(chunk: _Chunk) -> dict[str, Any]:
         _Invalid: it is not TOML.
     """
     try:
-        return tomllib.loads(chunk.text)
+        return tomllib.loads("\n".join(chunk.lines))
     except tomllib.TOMLDecodeError as error:
         at = _AT_LINE.search(str(error))
         line = chunk.line + (int(at[1]) if at else len(chunk.lines)) - 1
@@ -342,13 +332,18 @@ def _head(table: dict[str, Any], chunk: _Chunk) -> dict[str, Any]:
     return cast("dict[str, Any]", keys)
 
 
-def _automation(found: dict[str, Any], chunk: _Chunk, folder: Path) -> Automation:
+def _automation(
+    found: dict[str, Any], chunk: _Chunk, folder: Path, known: Mapping[str, Automation]
+) -> Automation:
     """Read an entry.
 
     Raises:
-        _Invalid: a value in it is not valid.
+        _Invalid: a value in it is not valid, or its id is known already.
     """
     table = _validated(AutomationTable, found, chunk)
+    if table.id in known:
+        said = f"id {table.id!r} is used in line {known[table.id].line} too"
+        raise _Invalid(chunk.line_of("id"), said)
     key = "repository"
     try:
         repository = read_repository(table.repository, folder=folder)
@@ -381,11 +376,10 @@ def _validated(model: type[Any], values: object, chunk: _Chunk) -> Any:  # noqa:
         elif first["type"] == "missing":
             said = f"{keys[-1]} is missing"
         else:
+            if chunk.line_of(keys[-1]) > chunk.line:
+                keys = keys[-1:]
             said = f"{keys[0]}: {first['msg'].removeprefix('Value error, ')}"
         raise _Invalid(chunk.line_of(keys[0]), said) from None
-    except InvalidValue as error:
-        key = next((name for name in ("timeout", "grace", "retry_after") if name in chunk.text), "")
-        raise _Invalid(chunk.line_of(key), str(error)) from None
 
 
 def read_schedule(written: str | Mapping[str, Any], *, tz: str) -> Schedule:
@@ -403,37 +397,23 @@ def read_schedule(written: str | Mapping[str, Any], *, tz: str) -> Schedule:
         InvalidValue: it is none of these.
     """
     if isinstance(written, str):
-        return _plain(written.strip(), tz)
+        text = written.strip()
+        if text.startswith("@") or len(text.split()) == 5:
+            text = f"cron: {text}"
+        elif _TIME.fullmatch(text.partition(" ")[0]):
+            text = f"at {text}"
+        elif text[:1].isdigit():
+            text = f"every {text}"
+        return parse_schedule(text, tz=tz)
     strange = sorted(written.keys() - {"type", "value", "tz"})
-    kind, value = written.get("type"), written.get("value")
-    zone = written.get("tz", tz)
-    texts = isinstance(kind, str) and isinstance(value, str) and isinstance(zone, str)
-    if strange or not texts:
+    kind, value, zone = written.get("type"), written.get("value"), written.get("tz", tz)
+    if strange or not (isinstance(kind, str) and isinstance(value, str) and isinstance(zone, str)):
         message = f"{strange[0]!r} is not a part" if strange else "type and value must be text"
         raise InvalidValue(message, hint='{type = "cron", value = "0 9 * * *", tz = "UTC"}')
-    value = cast("str", value).strip()
-    match kind:
-        case "cron":
-            return Cron(value, tz=zone)
-        case "interval" | "every":
-            return Every(parse_duration(value))
-        case "at":
-            clock, _, days = value.partition(" ")
-            return At(clock, tz=zone, days=days.strip() or "daily")
-        case _:
-            message = f"the type {kind!r} is not known"
-            raise InvalidValue(message, hint='"cron", "interval" or "at"')
-
-
-def _plain(text: str, tz: str) -> Schedule:
-    if text.startswith("@") or len(text.split()) == 5:
-        return Cron(text, tz=tz)
-    first, _, days = text.partition(" ")
-    if _TIME.fullmatch(first):
-        return At(first, tz=tz, days=days.strip() or "daily")
-    if text[:1].isdigit():
-        return Every(parse_duration(text))
-    return parse_schedule(text, tz=tz)
+    if kind not in _TYPES:
+        message = f"the type {kind!r} is not known"
+        raise InvalidValue(message, hint='"cron", "interval" or "at"')
+    return parse_schedule(f"{_TYPES[kind]}: {value}", tz=zone)
 
 
 def _window(table: AutomationTable) -> GateSpec | None:

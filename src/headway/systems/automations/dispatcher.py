@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+
+import psutil
 
 from headway.contract.definitions import (
     DeclareEntry,
@@ -45,7 +48,7 @@ from headway.runtime.persist import persist
 from headway.runtime.timing import REAL, Timing
 from headway.systems.automations.config import HOUR_MS, Automation, Config, Fault, read_config
 from headway.systems.automations.notices import Event, Notices
-from headway.systems.automations.places import Places, log, set_level, write_log
+from headway.systems.automations.places import Places, log, write_log
 from headway.systems.automations.session import End, Session, session_id
 
 NAME = "automations"
@@ -56,7 +59,6 @@ LOCK = "repository:"
 ENTRY = "automation:"
 AUTHOR = "automations.toml"
 LIVE = (State.RUNNING, State.AWAITING)
-QUEUED = (State.WAITING, State.PARKED)
 MOST = 1_000
 
 
@@ -85,6 +87,12 @@ class Counts:
     last_started: int = 0
 
 
+def read_load() -> dict[str, float]:
+    """Return the load of this machine, in %: `cpu` of the last minute by core, and `memory`."""
+    cpu = 100 * psutil.getloadavg()[0] / (os.cpu_count() or 1)
+    return {"cpu": cpu, "memory": psutil.virtual_memory().percent}
+
+
 @dataclass(kw_only=True)
 class Dispatcher:
     """What the handler, the routes and the commands of this system work with.
@@ -98,7 +106,12 @@ class Dispatcher:
         counts: of this process.
         sessions: that run here, by job.
         notices: to people; None until the folders are there.
-        applied: whether the timetable follows the file as it was read last.
+        revision: another after each edit, and when the load begins or ceases to be high.
+        applied: which revision the timetable follows.
+        load: reads the load of the machine.
+        lowered: the load that lowers the limit now; "" for none.
+        remade: repositories of which something was broken, until a session succeeds on them.
+        started_at: when its server did, on the clock of `Timing.monotonic`, s.
     """
 
     file: Path
@@ -111,13 +124,36 @@ class Dispatcher:
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     kind: Kind | None = None
     notices: Notices | None = None
-    applied: bool = False
+    revision: int = 0
+    applied: int = -1
+    load: Callable[[], Mapping[str, float]] = read_load
+    lowered: str = ""
+    remade: set[str] = field(default_factory=set[str])
+    started_at: float = 0.0
     _seen: object = None
 
     # -------------------------------------------------------------------------------- the file
 
     def read(self) -> None:
-        """Read the file, if it is another than before; the timetable follows with `sync`."""
+        """Read the file, if it is another than before, and the load; both apply with `sync`."""
+        self._read_file()
+        governor, before = self.config.dispatcher.governor, self.lowered
+        limits = {"cpu": governor.cpu, "memory": governor.memory}
+        load: Mapping[str, float] = self.load() if any(limits.values()) else {}
+        high = [what for what, limit in limits.items() if limit is not None and load[what] > limit]
+        self.lowered = ", ".join(f"{what} {load[what]:.0f} % of {limits[what]} %" for what in high)
+        if bool(before) is not bool(self.lowered):
+            self.revision += 1
+            log(logging.WARNING, "load changes the limit", {"max": self.most, "load": self.lowered})
+
+    @property
+    def most(self) -> int:
+        """How many sessions may run at once, by the file and the load."""
+        table = self.config.dispatcher
+        least = table.governor.max_concurrent if self.lowered else table.max_concurrent
+        return min(table.max_concurrent, least)
+
+    def _read_file(self) -> None:
         path = self.file
         with suppress(OSError):
             facts = path.stat()
@@ -135,8 +171,8 @@ class Dispatcher:
                 log(logging.ERROR, "file not read", {"error": str(error)})
             return
         self.unreadable = None
-        self.applied = False
-        set_level(self.config.dispatcher.log_level)
+        self.revision += 1
+        logging.getLogger("headway.automations").setLevel(self.config.dispatcher.log_level.upper())
         if self.notices is not None:
             self.notices.use(self.config.dispatcher.notifications)
         for fault in self.config.faults:
@@ -157,12 +193,11 @@ class Dispatcher:
 
     def declare(self, app: App) -> None:
         """Add the kind of sessions to an app."""
-        limit = Slots(LIMIT, self.config.dispatcher.max_concurrent)
 
         @app.job(
             name=KIND,
             lane=LANE,
-            gates=[Slots(f"{LOCK}{{repository}}", 1), limit],
+            gates=self.gates(),
             subject="{repository}",
             retry=Backoff(attempts=1),
             start_within="1m",
@@ -176,16 +211,12 @@ class Dispatcher:
     def gates(self, one: Automation | None = None) -> list[GateSpec]:
         """Return the gates that all sessions need, and the window of one entry."""
         window = [] if one is None or one.window is None else [one.window]
-        limit = Slots(LIMIT, self.config.dispatcher.max_concurrent)
-        return [Slots(f"{LOCK}{{repository}}", 1), limit, *window]
+        return [Slots(f"{LOCK}{{repository}}", 1), Slots(LIMIT, self.most), *window]
 
     def spec(self, one: Automation, known: EntryView | None, now: int) -> EntrySpec:
-        """Return the entry of the timetable that an entry of the file stands for.
+        """Return the entry of the timetable that stands for one of the file.
 
-        Args:
-            one: of the file.
-            known: of the timetable, if it has one by that name.
-            now: where an interval begins that was not there before.
+        An interval that is not known begins `now`.
         """
         name = ENTRY + one.id
         schedule = one.schedule
@@ -228,11 +259,16 @@ class Dispatcher:
         Raises:
             StoreError: the store cannot do it now.
         """
-        config = self.config
+        revision = self.revision
         known = await entries_of(store)
         if self.notices is not None:
             self.notices.add_faults(self.faults)
         now = (await store.read(StatsQuery())).now
+        self.read()
+        if self.revision != revision:
+            # What this process read before must not replace what another has applied meanwhile.
+            await self.sync(store)
+            return
         failed = self.failed_for_good(known.values())
         enabled = {one.id: one for one in self.enabled() if one.id not in failed}
         items: list[Item] = [DeclareGate(spec=spec) for spec in self.gates()]
@@ -243,9 +279,8 @@ class Dispatcher:
             off = EnableEntry(name=ENTRY + name, enabled=False)
             items.append(off if name in kept else RemoveEntry(name=ENTRY + name))
         for begin in range(0, len(items), MOST):
-            await store.define(
-                DefineRequest(items=tuple(items[begin : begin + MOST]), author=AUTHOR)
-            )
+            part = tuple(items[begin : begin + MOST])
+            await store.define(DefineRequest(items=part, author=AUTHOR, reason=self.lowered))
         for name, view in (await entries_of(store)).items():
             # An interval that has never run is due at once.
             new = name in enabled and view.last_fired is None
@@ -258,7 +293,7 @@ class Dispatcher:
                 )
         await TimetableChore(store, self.timing).lay()
         # Sessions read the file as well, and may have done so meanwhile.
-        self.applied = self.config is config
+        self.applied = revision
 
     def _changes(self, one: Automation, known: EntryView | None, now: int) -> Iterable[Item]:
         spec = self.spec(one, known, now)
@@ -309,7 +344,7 @@ class Dispatcher:
             self.read()
             if self.unreadable and self.notices is not None:
                 self.notices.add_faults(self.faults)
-            if not self.applied:
+            if self.applied != self.revision:
                 try:
                     await self.sync(store)
                 except HeadwayError as error:
@@ -381,14 +416,8 @@ class Dispatcher:
     ) -> float | None:
         """Renew the lease of a session; one that cannot be is ended by its supervisor.
 
-        Args:
-            store: that may be out of reach.
-            job: whose lease it is.
-            known: until when the lease is known to live; changed with each renewal.
-            facts: what others may know of the session.
-
         Returns:
-            The same moment, or None if the store has ended the lease.
+            Until when the lease is `known` to live, or None if the store has ended it.
         """
         until = self._lease_until()
         signal = Signal(
@@ -444,6 +473,10 @@ class Dispatcher:
 
     def _ended(self, session: Session, end: End) -> None:
         self.counts.remade += len(session.remade)
+        if session.remade:
+            self.remade.add(session.automation.repository.key)
+        elif end.succeeded:
+            self.remade.discard(session.automation.repository.key)
         for what in session.remade:
             log(logging.WARNING, "remade", {"session_id": session.id, "what": what})
             self._notify("recovery", session, f"the {what} was broken; it was kept, and remade")

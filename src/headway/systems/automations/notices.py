@@ -71,10 +71,8 @@ class Notices:
     memory: Path
     table: NotificationsTable = field(default_factory=NotificationsTable)
     recent: deque[Notice] = field(default_factory=lambda: deque(maxlen=RECENT))
-
-    def __post_init__(self) -> None:
-        self._sinks: list[Sink] = []
-        self._known: list[list[str | None]] | None = None
+    _sinks: list[Sink] = field(default_factory=list[Sink])
+    _known: list[list[str | None]] | None = None
 
     def use(self, table: NotificationsTable) -> None:
         """Apply what the file says; its channels have been validated."""
@@ -110,7 +108,7 @@ class Notices:
         )
         self.recent.appendleft(notice)
         facts = {"automation_id": automation_id, "session_id": session_id, "text": text}
-        log(logging.INFO, "notice", {"notice": event, **facts})
+        log(logging.INFO, "notice", {"notice": event} | facts)
         message = _Message(
             rule=event,
             severity=_SEVERITY.get(event, Severity.P3),

@@ -6,20 +6,21 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 
 from headway.core.errors import InvalidValue
 from headway.runtime.log_file import LogFile
 from headway.systems.automations.config import Span
+from headway.systems.telephony.settings_table import OpenTable, read_table
 
 PRIVATE = 0o700
 LOG_SIZE = 10_000_000
 LOG_KEEP = 5
+_FOLDERS = ("logs", "mirrors", "work", "artifacts")
 
 _log = logging.getLogger("headway.automations")
 # The commands say what is wrong themselves.
@@ -32,7 +33,7 @@ def log(level: int, event: str, facts: Mapping[str, object]) -> None:
     _log.log(level, "%s %s", event, said, extra={"event": event, "facts": facts})
 
 
-class AutomationsSettings(BaseModel):
+class AutomationsSettings(OpenTable):
     """The table [automations] of headway.toml.
 
     Attributes:
@@ -40,14 +41,14 @@ class AutomationsSettings(BaseModel):
         state_dir: where logs, mirrors, worktrees and artefacts are; None for the user's own.
         lease: how long a repository stays locked after the last word of its session's owner.
         look_each: how often the file is looked at for edits.
+        alerts: thresholds.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: Path = Path("automations.toml")
     state_dir: Path | None = None
     lease: Span = 60_000
     look_each: Span = 1_000
+    alerts: dict[str, object] = Field(default={})
 
 
 def read_settings(written: Mapping[str, object]) -> AutomationsSettings:
@@ -56,42 +57,29 @@ def read_settings(written: Mapping[str, object]) -> AutomationsSettings:
     Raises:
         InvalidValue: a key is unknown, or a value is not valid.
     """
-    try:
-        return AutomationsSettings.model_validate(dict(written))
-    except (ValidationError, InvalidValue) as error:
-        message = f"[automations]: {error}"
-        if isinstance(error, ValidationError):
-            first = error.errors(include_url=False)[0]
-            message = f"[automations]: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        known = ", ".join(AutomationsSettings.model_fields)
-        raise InvalidValue(message, hint=f"settings are {known}") from None
+    return read_table("automations", AutomationsSettings, written)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Places:
-    """The folders of the system; each is for its owner alone."""
+    """The folders of the system; each is for its owner alone.
+
+    Attributes:
+        root: of the others.
+        logs: of `dispatcher.log` and the run logs.
+        mirrors: cached ones; whatever is here can be made anew.
+        work: worktrees of sessions that run.
+        artifacts: what sessions left to be kept.
+    """
 
     root: Path
+    logs: Path = field(init=False)
+    mirrors: Path = field(init=False)
+    work: Path = field(init=False)
+    artifacts: Path = field(init=False)
 
-    @property
-    def logs(self) -> Path:
-        """Of `dispatcher.log` and the run logs."""
-        return self.root / "logs"
-
-    @property
-    def mirrors(self) -> Path:
-        """Of the cached mirrors; whatever is here can be made anew."""
-        return self.root / "mirrors"
-
-    @property
-    def work(self) -> Path:
-        """Of the worktrees of sessions that run."""
-        return self.root / "work"
-
-    @property
-    def artifacts(self) -> Path:
-        """Of what sessions left to be kept."""
-        return self.root / "artifacts"
+    def __post_init__(self) -> None:
+        self.__dict__.update({name: self.root / name for name in _FOLDERS})
 
     def make(self) -> None:
         """Make the folders.
@@ -100,7 +88,7 @@ class Places:
             InvalidValue: one cannot be made.
         """
         try:
-            for one in (self.root, self.logs, self.mirrors, self.work, self.artifacts):
+            for one in (self.root, *(self.root / name for name in _FOLDERS)):
                 one.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
                 one.chmod(PRIVATE)
         except OSError as error:
@@ -141,8 +129,3 @@ def write_log(places: Places) -> None:
     handler = LogFile(path, size=LOG_SIZE, keep=LOG_KEEP)
     handler.setFormatter(_JsonLines())
     _log.addHandler(handler)
-
-
-def set_level(level: Literal["debug", "info", "warning", "error"]) -> None:
-    """Log from this level on."""
-    _log.setLevel(level.upper())

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headway.contract.definitions import DefineRequest, ResetGate, SetGate
 from headway.contract.operate import Acted, ActRequest, Verb
 from headway.contract.store import Store
-from headway.contract.views import (
-    GatesQuery,
-    JobQuery,
-    JobsQuery,
-    JobView,
-    StatsQuery,
-)
+from headway.contract.views import GatesQuery, JobQuery, JobsQuery, JobView, StatsQuery
 from headway.core.errors import InvalidValue, StoreError, UnknownJob
 from headway.core.state import State
 from headway.core.timetable.plan import make_plan, next_fire
@@ -26,7 +21,6 @@ from headway.systems.automations.dispatcher import (
     LIMIT,
     LIVE,
     MOST,
-    QUEUED,
     Dispatcher,
     entries_of,
 )
@@ -105,35 +99,26 @@ async def mark(store: Store) -> Marker:
     return (await store.read(StatsQuery())).now, folded
 
 
-async def is_settled(store: Store) -> bool:
-    """Whether everything that is due and may start now has started."""
+async def unsettled(store: Store) -> Literal["due", "starting", ""]:
+    """Whether something is due that may start now, else is starting; "" once nothing is."""
     now = (await store.read(StatsQuery())).now
-    states = (State.RUNNING, State.SCHEDULED, State.AWAITING, State.WAITING)
+    states = (State.SCHEDULED, State.WAITING, State.RUNNING, State.AWAITING)
+    starting = False
     for job in await _jobs(store, states):
-        if job.state is State.RUNNING or (job.state is State.SCHEDULED and job.due_at <= now):
-            return False
-        if job.state is State.AWAITING and job.progress is None:
-            return False
-        if job.state is State.WAITING:
-            shown = await store.read(JobQuery(id=job.id))
-            if shown is not None and shown.shown != "blocked":
-                return False
-    return True
+        starting |= job.state is State.RUNNING
+        starting |= job.state is State.AWAITING and job.progress is None
+        if job.state is State.SCHEDULED and job.due_at <= now:
+            return "due"
+        if job.state is State.WAITING and await _may_start(store, job):
+            return "due"
+    return "starting" if starting else ""
 
 
 async def survey(store: Store, dispatcher: Dispatcher, begun: Marker) -> DispatchResult:
-    """Tell what a dispatch did, once it has settled.
-
-    Args:
-        store: where it was done.
-        dispatcher: by whose file.
-        begun: from `mark`.
-    """
-    result = DispatchResult(
-        errors=[
-            {"automation_id": one.automation_id, "error": str(one)} for one in dispatcher.faults
-        ]
-    )
+    """Tell what a dispatch did since it was marked, once it has settled."""
+    entries = await entries_of(store)
+    failed = dispatcher.failed_for_good(entries.values())
+    result = DispatchResult(errors=_errors(dispatcher, failed))
     seen: set[str] = set()
     limit = await concurrency(store)
     full = limit["max"] is not None and limit["used"] >= limit["max"]
@@ -146,13 +131,13 @@ async def survey(store: Store, dispatcher: Dispatcher, begun: Marker) -> Dispatc
             result.dispatched += not setup
             if setup:
                 result.errors.append({"automation_id": name, "error": job.reason})
-        elif job.state is State.PARKED or (job.state is State.WAITING and full):
+        elif job.state is State.WAITING and full:
             seen.add(name)
-            result.locked += job.state is State.PARKED
-            result.concurrency_limit += job.state is State.WAITING
-    entries = await entries_of(store)
-    failed = dispatcher.failed_for_good(entries.values())
-    result.errors += [_skipped(name, why) for name, why in failed.items()]
+            result.concurrency_limit += 1
+        elif job.state is State.PARKED or await _may_start(store, job):
+            # One that may start now was locked until the dispatch had started the others.
+            seen.add(name)
+            result.locked += 1
     enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
     for name, entry in entries.items():
         if entry.folded > begun[1].get(name, 0) and name in enabled - seen:
@@ -189,7 +174,7 @@ async def release(
 
     Args:
         store: where the lock is.
-        dispatcher: by whose file a relative path is read.
+        dispatcher: in whose file's folder a relative path begins.
         repo: in any form that git accepts, or as the list shows it.
         author: who, for the trail.
         force: free the lock at once. The session is ended by its owner within a third of its
@@ -202,11 +187,8 @@ async def release(
         UnknownJob: no session has it.
     """
     keys = {repo}
-    try:
-        folder = dispatcher.file.parent.absolute()
-        keys.add(read_repository(repo, folder=folder).key)
-    except InvalidValue:
-        pass
+    with suppress(InvalidValue):
+        keys.add(read_repository(repo, folder=dispatcher.file.parent.absolute()).key)
     lock = next((one for one in await locks(store) if one.repo_url in keys), None)
     if lock is None:
         message = "no session has this repository"
@@ -279,17 +261,17 @@ def status(job: JobView) -> str:
     return words.get(job.state, job.state.value)
 
 
-async def health(store: Store, dispatcher: Dispatcher, uptime_ms: int) -> dict[str, Any]:
+async def health(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
     """Tell how the dispatcher is.
 
     `degraded`: an entry is not valid or has failed for good, a fire is late by a tick, or something
-    had to be made anew.
+    had to be made anew and no session has succeeded on it since.
     `unhealthy`: the store is out of reach, or for three ticks nothing was fired that was due.
     """
     counts = dispatcher.counts
     told: dict[str, Any] = {
         "status": "unhealthy",
-        "uptime": uptime_ms // 1000,
+        "uptime": int(dispatcher.timing.monotonic() - dispatcher.started_at),
         "lastDispatchTime": counts.last_at,
         "activeLocks": None,
         "concurrencyUsage": {"used": None, "max": None},
@@ -310,7 +292,7 @@ async def health(store: Store, dispatcher: Dispatcher, uptime_ms: int) -> dict[s
     late_ms = max([now - one.due_at for one in due if not one.run] or [0])
     late_ms = max([late_ms, *(now - one.ahead_until for one in entries if one.ahead_until)])
     wrong = bool(dispatcher.faults or dispatcher.failed_for_good(known))
-    broken = wrong or counts.remade > 0 or late_ms > tick
+    broken = wrong or bool(dispatcher.remade) or late_ms > tick
     found: Health = "unhealthy" if late_ms > 3 * tick else "degraded" if broken else "healthy"
     return told | {
         "status": found,
@@ -328,7 +310,7 @@ async def metrics(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
     """
     counts, usage = dispatcher.counts, await concurrency(store)
     entries = await entries_of(store)
-    queued = await _jobs(store, QUEUED)
+    queued = await _jobs(store, (State.WAITING, State.PARKED))
     failed = dispatcher.failed_for_good(entries.values())
     enabled = len({one.id for one in dispatcher.enabled()} - failed.keys())
     result = DispatchResult(
@@ -336,11 +318,8 @@ async def metrics(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
         locked=sum(one.state is State.PARKED for one in queued),
         concurrency_limit=sum(one.state is State.WAITING for one in queued),
         disabled=len(dispatcher.config.automations) - enabled,
-        errors=[
-            {"automation_id": one.automation_id, "error": str(one)} for one in dispatcher.faults
-        ],
+        errors=_errors(dispatcher, failed),
     )
-    result.errors += [_skipped(name, why) for name, why in failed.items()]
     result.not_due = max(enabled - result.dispatched - len(queued), 0)
     held = await locks(store)
     free = None if usage["max"] is None else max(usage["max"] - usage["used"], 0)
@@ -377,8 +356,16 @@ async def session_of(store: Store, given: str) -> tuple[str, JobView | None]:
     raise UnknownJob(message, hint="headway automations list")
 
 
-def _skipped(name: str, why: str) -> dict[str, str | None]:
-    return {"automation_id": name, "error": f"skipped until its entry is edited: {why}"}
+async def _may_start(store: Store, job: JobView) -> bool:
+    shown = await store.read(JobQuery(id=job.id)) if job.state is State.WAITING else None
+    return shown is not None and shown.shown != "blocked"
+
+
+def _errors(dispatcher: Dispatcher, failed: Mapping[str, str]) -> list[dict[str, str | None]]:
+    """Say of each entry that is not valid, or has failed for good, why."""
+    skipped = {name: f"skipped until its entry is edited: {why}" for name, why in failed.items()}
+    found = [*((one.automation_id, str(one)) for one in dispatcher.faults), *skipped.items()]
+    return [{"automation_id": name, "error": error} for name, error in found]
 
 
 async def _jobs(

@@ -24,7 +24,6 @@ from headway.core.errors import InvalidValue
 SCHEMES = frozenset({"ssh", "git", "http", "https", "ftp", "ftps", "git+ssh", "ssh+git"})
 LONGEST_KEY = 400
 """Characters of a key; a longer one ends with a hash."""
-MASK = "***"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _SCP = re.compile(
@@ -32,7 +31,6 @@ _SCP = re.compile(
 )
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _HINT = "such as https://github.com/user/repo, git@host:user/repo or a path"
-_IN_TEXT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/'\"<>]*@")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,13 +88,6 @@ def read_repository(url: str, *, folder: Path) -> Repository:
         _refuse("names no host")
     user = parts.netloc.rpartition("@")[0]
     return _remote(text, user, unquote(host), unquote(parts.path), parts.query, parts.fragment)
-
-
-def redact(text: str, secrets: tuple[str, ...] = ()) -> str:
-    """Replace users and tokens in URLs, and the given secrets, by `***`."""
-    for secret in secrets:
-        text = text.replace(secret, MASK)
-    return _IN_TEXT.sub(rf"\1{MASK}@", text)
 
 
 def _is_path(text: str) -> bool:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 from fastapi import Query, Response
 from pydantic import Field
 
-from headway.core.errors import InvalidState
 from headway.runtime.records import record
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
@@ -26,7 +24,6 @@ from headway.systems.automations.reports import (
     Lock,
     concurrency,
     health,
-    is_settled,
     listing,
     locks,
     mark,
@@ -34,14 +31,15 @@ from headway.systems.automations.reports import (
     release,
     set_concurrency,
     survey,
+    unsettled,
 )
 from headway.systems.automations.session import session_id
 
 ROUTES = router("system: automations", prefix="/api/automations")
 
-Observer = Annotated[Caller, needs(Permission.OBSERVE)]
-Actor = Annotated[Caller, needs(Permission.ACT)]
-Definer = Annotated[Caller, needs(Permission.DEFINE)]
+Observer = Annotated[Caller, needs(Permission.OBSERVE, all_tenants=True)]
+Actor = Annotated[Caller, needs(Permission.ACT, all_tenants=True)]
+Definer = Annotated[Caller, needs(Permission.DEFINE, all_tenants=True)]
 
 SETTLES_WITHIN_S = 30.0
 """How long a dispatch waits until all that is due has started."""
@@ -91,19 +89,6 @@ NOTICES = reply(
 STARTED = reply("Started", "A session.", session_id=(str, "Its id."), job=(str, "Its job."))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Desk:
-    """What the routes work with.
-
-    Attributes:
-        dispatcher: of this server.
-        started_at: when the server started, on its own clock, in seconds.
-    """
-
-    dispatcher: Dispatcher
-    started_at: float
-
-
 class ConcurrencyBody(Body):
     """How many sessions may run at once."""
 
@@ -117,7 +102,7 @@ class ReleaseAsked(Asked):
 
 
 def _dispatcher(service: Service) -> Dispatcher:
-    return cast("Desk", service.desks[NAME]).dispatcher
+    return cast("Dispatcher", service.desks[NAME])
 
 
 @ROUTES.get(
@@ -126,9 +111,8 @@ def _dispatcher(service: Service) -> Dispatcher:
     summary="Entries with next fire and newest session",
     response_model=LISTED,
 )
-async def listed(service: TheService, caller: Observer) -> Response:
+async def listed(service: TheService, _: Observer) -> Response:
     """Each entry of the file with its next fire and its newest session."""
-    caller.every_tenant()
     found = await listing(service.store, _dispatcher(service))
     return answer({"automations": found})
 
@@ -139,19 +123,18 @@ async def listed(service: TheService, caller: Observer) -> Response:
     summary="Start what is due, and say what did",
     response_model=RESULT,
 )
-async def dispatch(service: TheService, caller: Actor) -> Response:
+async def dispatch(service: TheService, _: Actor) -> Response:
     """Apply the file, let start what is due, and say what did.
 
     The server fires everything at its moment by itself; this is for those who do not want to wait
     until an edit is seen.
     """
-    caller.every_tenant()
     dispatcher = _dispatcher(service)
     begun = await mark(service.store)
     dispatcher.read()
     await dispatcher.sync(service.store)
     until = service.timing.monotonic() + SETTLES_WITHIN_S
-    while not await is_settled(service.store) and service.timing.monotonic() < until:
+    while await unsettled(service.store) and service.timing.monotonic() < until:
         await service.timing.pause(0.1)
     result = await survey(service.store, dispatcher, begun)
     return answer(result.document(camel=True))
@@ -164,12 +147,9 @@ async def dispatch(service: TheService, caller: Actor) -> Response:
     response_model=HEALTH,
     responses={503: {"model": HEALTH, "description": "Unhealthy."}},
 )
-async def health_route(service: TheService, caller: Observer) -> Response:
+async def health_route(service: TheService, _: Observer) -> Response:
     """Whether everything fires when it should; 503 when it does not."""
-    caller.every_tenant()
-    desk = cast("Desk", service.desks[NAME])
-    uptime_ms = int((service.timing.monotonic() - desk.started_at) * 1000)
-    told = await health(service.store, desk.dispatcher, uptime_ms)
+    told = await health(service.store, _dispatcher(service))
     return answer(told, 503 if told["status"] == "unhealthy" else 200)
 
 
@@ -179,9 +159,8 @@ async def health_route(service: TheService, caller: Observer) -> Response:
     summary="What the dispatcher has done",
     response_model=METRICS,
 )
-async def metrics_route(service: TheService, caller: Observer) -> Response:
+async def metrics_route(service: TheService, _: Observer) -> Response:
     """What the dispatcher has done; for Prometheus the same is in /metrics."""
-    caller.every_tenant()
     return answer(await metrics(service.store, _dispatcher(service)))
 
 
@@ -191,9 +170,8 @@ async def metrics_route(service: TheService, caller: Observer) -> Response:
     summary="What people were told of entries and sessions",
     response_model=NOTICES,
 )
-async def notices_route(service: TheService, caller: Observer) -> Response:
+async def notices_route(service: TheService, _: Observer) -> Response:
     """The last notices of this server since it started, the newest first."""
-    caller.every_tenant()
     notices = _dispatcher(service).notices
     return answer({"notices": [record(one) for one in (notices.recent if notices else ())]})
 
@@ -204,9 +182,8 @@ async def notices_route(service: TheService, caller: Observer) -> Response:
     summary="Repositories that sessions have",
     response_model=LOCKS,
 )
-async def locks_route(service: TheService, caller: Observer) -> Response:
+async def locks_route(service: TheService, _: Observer) -> Response:
     """The repositories that sessions have."""
-    caller.every_tenant()
     return answer({"locks": [record(one) for one in await locks(service.store)]})
 
 
@@ -220,7 +197,6 @@ async def release_route(
     repo: Name, asked: Annotated[ReleaseAsked, Query()], service: TheService, caller: Actor
 ) -> Response:
     """End the session that has a repository, and so its lock; with `force`, the lock at once."""
-    caller.every_tenant()
     done = await release(
         service.store, _dispatcher(service), repo, author=caller.name, force=asked.force
     )
@@ -233,9 +209,8 @@ async def release_route(
     summary="How many sessions there are",
     response_model=USAGE,
 )
-async def concurrency_route(service: TheService, caller: Observer) -> Response:
+async def concurrency_route(service: TheService, _: Observer) -> Response:
     """How many sessions there are, and how many there may be."""
-    caller.every_tenant()
     return answer(await concurrency(service.store))
 
 
@@ -249,7 +224,6 @@ async def set_concurrency_route(
     body: ConcurrencyBody, service: TheService, caller: Definer
 ) -> Response:
     """Change how many sessions may run at once; those that run go on."""
-    caller.every_tenant()
     return answer(await set_concurrency(service.store, body.max, author=caller.name))
 
 
@@ -259,15 +233,7 @@ async def set_concurrency_route(
     summary="Make a session due now",
     response_model=STARTED,
 )
-async def run(automation_id: Name, service: TheService, caller: Actor) -> Response:
-    """Make one session due now; it waits for its repository and its place like any other.
-
-    Raises:
-        InvalidState: the entry's file cannot be read.
-    """
-    caller.every_tenant()
-    dispatcher = _dispatcher(service)
-    if dispatcher.unreadable is not None:
-        raise InvalidState(str(dispatcher.unreadable))
-    job = await dispatcher.run_now(service.store, automation_id)
+async def run(automation_id: Name, service: TheService, _: Actor) -> Response:
+    """Make one session due now; it waits for its repository and its place like any other."""
+    job = await _dispatcher(service).run_now(service.store, automation_id)
     return answer({"session_id": session_id(automation_id, job), "job": job})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from typing import Any
 from headway.runtime.timing import Timing
 from headway.systems.automations.config import HOUR_MS, Automation
 from headway.systems.automations.places import Places
+from headway.systems.automations.supervisor import flock
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 PASSED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -298,12 +298,9 @@ def _is_abandoned(work: Path, now_s: float) -> bool:
         return False
     folder = os.open(work, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return flock(folder)
     finally:
         os.close(folder)
-    return True
 
 
 def _newest_first(paths: Iterable[Path]) -> list[Path]:

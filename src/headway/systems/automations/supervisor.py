@@ -32,7 +32,6 @@ import sys
 import time
 from contextlib import suppress
 from io import FileIO
-from types import FrameType
 from typing import Any, NoReturn
 
 PR_SET_PDEATHSIG = 1
@@ -52,12 +51,7 @@ class Ended(Exception):
         self.grace_s = grace_s
 
 
-def end(reason: str, grace_s: float = 0.0) -> NoReturn:
-    """End the session.
-
-    Raises:
-        Ended: always.
-    """
+def _end(reason: str, grace_s: float = 0.0) -> NoReturn:
     raise Ended(reason, grace_s)
 
 
@@ -179,13 +173,13 @@ class Supervisor:
             self._set_aside("worktree", spec["work"])
         os.makedirs(spec["work"], mode=0o700)
         # Held to the end: a folder that nobody has locked was left by a supervisor that was killed.
-        _flock(os.open(spec["work"], os.O_RDONLY | os.O_CLOEXEC))
+        flock(os.open(spec["work"], os.O_RDONLY | os.O_CLOEXEC))
         folder = os.path.join(spec["work"], "repository")
         lock = os.open(spec["mirror"] + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.step = "the lock of the mirror"
         try:
             # The dispatcher lets one session into a repository; this is for those of another store.
-            while not _flock(lock):
+            while not flock(lock):
                 self._watch(None, 0.2)
             status = self._prepare(folder)
             if status:
@@ -347,7 +341,8 @@ class Supervisor:
         """End every process of the session: by SIGTERM and some time, then by SIGKILL."""
         if grace_s > 0:
             grace_at = min(time.monotonic() + grace_s, self.lease_until)
-            signal_group(child.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGTERM)
             while child.poll() is None and time.monotonic() < grace_at:
                 try:
                     self._watch(None, min(grace_at - time.monotonic(), 0.1), ends=False)
@@ -391,9 +386,9 @@ class Supervisor:
             self._hear(ends=ends)
         now = time.monotonic()
         if now >= self.lease_until:
-            end("lease")
+            _end("lease")
         if ends and now >= self.timeout_at:
-            end("timeout", self.spec["grace_s"])
+            _end("timeout", self.spec["grace_s"])
         return more
 
     def _pump(self, output: int, into: bytearray | None = None) -> bool:
@@ -423,14 +418,14 @@ class Supervisor:
         """
         data = os.read(0, 65_536)
         if not data:
-            end("gone")
+            _end("gone")
         *lines, self._heard = (self._heard + data).split(b"\n")
         for line in lines:
             word = json.loads(line)
             if "until" in word:
                 self.lease_until = float(word["until"])
             elif ends:
-                end(str(word["stop"]), float(word.get("grace", self.spec["grace_s"])))
+                _end(str(word["stop"]), float(word.get("grace", self.spec["grace_s"])))
 
 
 # -------------------------------------------------------------------------- processes and files
@@ -449,14 +444,8 @@ def prctl(option: int, value: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def _noted(_number: int, _frame: FrameType | None) -> None:
+def _noted(*_: object) -> None:
     """Take a signal whose only use is to end a wait."""
-
-
-def signal_group(group: int, number: int) -> None:
-    """Signal a process group, if it is there."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
 
 
 def kill_all() -> None:
@@ -498,7 +487,8 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def _flock(lock: int) -> bool:
+def flock(lock: int) -> bool:
+    """Lock an open file, unless another process has it; return whether it is locked."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

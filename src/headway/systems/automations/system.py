@@ -1,22 +1,30 @@
-"""The system as the server and the worker see it, and its metrics."""
+"""The system as the server and the worker see it, its metrics, and the rules of its alerts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from fastapi import APIRouter
 from prometheus_client.core import Metric
 
 from headway.contract.store import Store
+from headway.core.duration import format_duration
 from headway.core.state import State
 from headway.runtime.app import App
+from headway.server.alerts.alert import Severity
+from headway.server.alerts.declared import Lasts, Texts
+from headway.server.alerts.facts import Facts
+from headway.server.alerts.rule import Rule
+from headway.server.alerts.rule_book import RuleBook
 from headway.server.metrics.families import Family, counter, gauge
 from headway.server.metrics.samples import one
 from headway.server.overview import Overview
 from headway.server.service import Service
-from headway.systems.automations.dispatcher import LANE, NAME, Dispatcher
-from headway.systems.automations.reports import concurrency
-from headway.systems.automations.routes import ROUTES, Desk
+from headway.systems.automations.dispatcher import LANE, LIMIT, NAME, Dispatcher
+from headway.systems.automations.reports import concurrency, health, listing
+from headway.systems.automations.routes import ROUTES
 
 SPAWNED = counter("automations_spawned", "Sessions that this server started.")
 ERRORS = counter("automations_errors", "Sessions of this server that did not succeed.")
@@ -26,29 +34,95 @@ INVALID = gauge("automations_invalid_entries", "Entries of the file that are not
 ACTIVE = gauge("automations_active", "Sessions that run, on all servers.")
 LOCKED = gauge("automations_waiting", "Due sessions that wait for a repository or a place.")
 SLOTS = gauge("automations_slots", "Sessions that may run at once.")
-FAMILIES = (SPAWNED, ERRORS, REMADE, LAST, INVALID, ACTIVE, LOCKED, SLOTS)
+LOWERED = gauge("automations_limit_lowered", "Whether this machine's load lowers it: 1 or 0.")
+FAMILIES = (SPAWNED, ERRORS, REMADE, LAST, INVALID, ACTIVE, LOCKED, SLOTS, LOWERED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thresholds:
+    """For how long something may be so before servers alert; spans are in ms.
+
+    Attributes:
+        runbooks: what stands before `#` and the rule's name in the link of an alert.
+        late_for_ms: fires that are late by more than three ticks.
+        waiting_for_ms: a session that waits for its repository or a place.
+        lowered_for_ms: a limit that the load lowers.
+    """
+
+    runbooks: str = "docs/how-to/automations-runbooks.md"
+    late_for_ms: int = 60_000
+    waiting_for_ms: int = 3_600_000
+    lowered_for_ms: int = 1_800_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sight:
+    """What is wrong with automations at one look: at a moment in ms, by rule and subject."""
+
+    at: int
+    found: Mapping[str, Texts]
+
+
+def automation_rules(at: Thresholds) -> tuple[Rule[Sight], ...]:
+    """Return the rules, the worst first."""
+    rows = (
+        ("automations_late", Severity.P1, at.late_for_ms),
+        ("entry_skipped", Severity.P2, 0),
+        ("session_failed", Severity.P2, 0),
+        ("session_waiting", Severity.P2, at.waiting_for_ms),
+        ("limit_lowered", Severity.P3, at.lowered_for_ms),
+    )
+    return tuple(Lasts(name, grade, ms, partial(_lasting, name)) for name, grade, ms in rows)
+
+
+def _lasting(rule: str, sight: Sight) -> Mapping[str, Callable[[int], str]]:
+    return {
+        subject: lambda ms, text=text: f"{text} (for {format_duration(ms)})" if ms else text
+        for subject, text in sight.found.get(rule, {}).items()
+    }
+
+
+async def look(store: Store, dispatcher: Dispatcher, facts: Facts) -> Sight | None:
+    """Return what is wrong; None if the store does not answer, or is another server's to watch."""
+    if facts.overview is None:
+        return None
+    rows = await listing(store, dispatcher)
+
+    def newest(*words: str) -> Texts:
+        return {
+            one["id"]: f"the newest session is {one['status']}: {one['reason']}".removesuffix(": ")
+            for one in rows
+            if one["status"] in words and (one["enabled"] or one["status"] == "skipped")
+        }
+
+    late = (await health(store, dispatcher))["status"] == "unhealthy"
+    invalid = {one.automation_id or str(dispatcher.file): str(one) for one in dispatcher.faults}
+    found: dict[str, Texts] = {
+        "automations_late": {NAME: "fires are late by more than three ticks"} if late else {},
+        "entry_skipped": {**invalid, **newest("skipped")},
+        "session_failed": newest("failed"),
+        "session_waiting": newest("locked", "waiting"),
+        "limit_lowered": {LIMIT: dispatcher.lowered} if dispatcher.lowered else {},
+    }
+    return Sight(at=facts.at, found=found)
 
 
 class AutomationsSystem:
     """The system `automations`.
 
     Attributes:
-        dispatcher: what its routes and its handler work with.
+        name: as `--system` names it.
+        routers: its routes.
+        dispatcher: what these and its handler work with.
     """
 
-    def __init__(self, dispatcher: Dispatcher, *, look_each_ms: int) -> None:
+    name: str = NAME
+    routers: Sequence[APIRouter] = (ROUTES,)
+
+    def __init__(self, dispatcher: Dispatcher, *, look_each_ms: int, alerts: Thresholds) -> None:
         self.dispatcher = dispatcher
         self._look_each_ms = look_each_ms
-
-    @property
-    def name(self) -> str:
-        """As `--system` names it."""
-        return NAME
-
-    @property
-    def routers(self) -> Sequence[APIRouter]:
-        """Its routes."""
-        return (ROUTES,)
+        self._alerts = alerts
 
     def declare(self, app: App) -> None:
         """Add the kind of sessions to an app.
@@ -67,31 +141,28 @@ class AutomationsSystem:
         """
         dispatcher = self.dispatcher
         dispatcher.timing = service.timing
-        service.desks[NAME] = Desk(dispatcher=dispatcher, started_at=service.timing.monotonic())
+        dispatcher.started_at = service.timing.monotonic()
+        service.desks[NAME] = dispatcher
         service.scrapes.add(AutomationMetrics(service.store, dispatcher))
+        rules = partial(automation_rules, self._alerts)
+        see = partial(look, service.store, dispatcher)
+        service.alerts.add(RuleBook(rules=rules, see=see, runbooks=self._alerts.runbooks))
         await dispatcher.sync(service.store)
         watching = dispatcher.watch(service.store, self._look_each_ms / 1000)
         service.spawn(watching, "automations.toml")
 
 
 class AutomationMetrics:
-    """The metrics of automations."""
+    """The metrics of automations; see `headway.server.metrics`."""
+
+    families: Sequence[Family] = FAMILIES
 
     def __init__(self, store: Store, dispatcher: Dispatcher) -> None:
         self._store = store
         self._dispatcher = dispatcher
 
-    @property
-    def families(self) -> Sequence[Family]:
-        """See `Source.families`."""
-        return FAMILIES
-
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
-        """See `Source.metrics`.
-
-        Raises:
-            StoreError: the store cannot tell now.
-        """
+        """See `Source.metrics`."""
         counts = self._dispatcher.counts
         found = [
             one(SPAWNED, counts.spawned),
@@ -99,6 +170,7 @@ class AutomationMetrics:
             one(REMADE, counts.remade),
             one(LAST, (counts.last_at or 0) / 1000),
             one(INVALID, len(self._dispatcher.faults)),
+            one(LOWERED, bool(self._dispatcher.lowered)),
         ]
         if overview is None:
             return found
@@ -106,9 +178,5 @@ class AutomationMetrics:
         lane = next((each for each in overview.lanes if each.name == LANE), None)
         states = {} if lane is None else lane.counts
         waiting = states.get(State.WAITING, 0) + states.get(State.PARKED, 0)
-        return [
-            *found,
-            one(ACTIVE, usage["used"]),
-            one(LOCKED, waiting),
-            one(SLOTS, usage["max"] or 0),
-        ]
+        found += [one(ACTIVE, usage["used"]), one(LOCKED, waiting), one(SLOTS, usage["max"] or 0)]
+        return found
