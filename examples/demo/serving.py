@@ -21,11 +21,11 @@ from headway.server.build import alive, build
 from headway.server.listening.listener import Address, Listener
 from headway.server.options import ServerOptions
 from headway.server.service import Service
-from headway.web.dashboard import add_dashboard
 from headway.systems import automations, calls, field_service, lanes, notifications
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
 from headway.systems.telephony.settings import read_exchange
+from headway.web.dashboard import add_dashboard
 
 LANES = Path(__file__).parents[1] / "lanes" / "headway.toml"
 """The lanes, with their targets, as the example beside this one has them."""
