@@ -60,6 +60,11 @@ async def test_outcomes_and_lateness_are_told_by_channel(tmp_path: Path):
 
 
 def test_each_rule_speaks_beyond_its_threshold_and_not_before():
+    away = replace(CALM, away="the directory at x does not answer")
+    assert found(away, replace(away, at=119_999)) == {}
+    assert found(away, replace(away, at=120_000)) == {
+        "directory_away": "nothing has been sent for 2m: the directory at x does not answer"
+    }
     late = replace(CALM, overdue_ms={"email": 60_001})
     assert found(late, replace(late, at=119_999)) == {}
     assert set(found(late, replace(late, at=120_000))) == {"notifications_overdue"}

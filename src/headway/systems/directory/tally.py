@@ -33,6 +33,9 @@ class Tally:
     """How often things happened.
 
     What happened in the second before a process is killed may be missing.
+
+    Attributes:
+        away: why the directory did not answer when it was read last; empty if it did.
     """
 
     def __init__(self, directory: Directory, timing: Timing, table: str) -> None:
@@ -50,6 +53,7 @@ class Tally:
         self._read = text(f"SELECT event, label, times FROM {table}")  # noqa: S608  (as above)
         self._directory = directory
         self._timing = timing
+        self.away = ""
         self._pending: Counter[tuple[str, str]] = Counter()
         self._labels: dict[str, set[str]] = {}
         self._written: Totals | None = None
@@ -98,7 +102,9 @@ class Tally:
                 async with self._directory.read() as session:
                     rows = (await session.execute(self._read)).all()
                 self._written = {(event, label): times for event, label, times in rows}
-            except StoreError:
+                self.away = ""
+            except StoreError as error:
+                self.away = error.message
                 if self._written is None:
                     raise
             return Counter(self._written) + self._pending

@@ -99,12 +99,14 @@ class Sight:
         at: in ms on a clock that never goes back.
         overdue_ms: how long the one that was due first has been due and waits, by channel.
         closed: why a channel is closed, by channel; only those that are.
+        away: why the directory does not answer; empty if it does.
     """
 
     at: int
     overdue_ms: Mapping[str, int]
     closed: Mapping[str, str]
     totals: Totals
+    away: str = ""
 
 
 def read_thresholds(given: Mapping[str, object]) -> Thresholds:
@@ -121,6 +123,7 @@ def notification_rules(at: Thresholds) -> tuple[Rule[Sight], ...]:
     outcomes, late = _of(Event.OUTCOME), _of(Event.LATE)
     p1, p2 = Severity.P1, Severity.P2
     return (
+        Lasts("directory_away", p1, at.overdue_for_ms, _away),
         Lasts("notifications_overdue", p1, at.overdue_for_ms, lambda s: _overdue(at, s)),
         Grows(
             "notifications_failing", p1, at.failing_within_ms, outcomes, lambda g: _failing(at, g)
@@ -134,6 +137,14 @@ def notification_rules(at: Thresholds) -> tuple[Rule[Sight], ...]:
 def _of(event: Event) -> Callable[[Sight], Mapping[str, int]]:
     """How often an event happened, by label."""
     return lambda sight: {label: n for (one, label), n in sight.totals.items() if one == event}
+
+
+def _away(sight: Sight) -> Mapping[str, Callable[[int], str]]:
+    """Nothing is sent, as no preferences can be read."""
+    found: dict[str, Callable[[int], str]] = {}
+    if why := sight.away:
+        found["directory"] = lambda ms: f"nothing has been sent for {format_duration(ms)}: {why}"
+    return found
 
 
 def _overdue(at: Thresholds, sight: Sight) -> Mapping[str, Callable[[int], str]]:
@@ -257,6 +268,7 @@ def start_seeing(service: Service, tally: Tally, thresholds: Thresholds) -> None
             overdue_ms=_overdue_ms(facts.overview),
             closed=await _channels(service.store),
             totals=await tally.totals(),
+            away=tally.away,
         )
 
     service.alerts.add(

@@ -187,11 +187,7 @@ async def delivered(
     desk: TheDesk,
     caller: Sends,
 ) -> Response:
-    """Confirms a delivery: no provider of push tells of it. The same again changes nothing.
-
-    Raises:
-        InvalidState: it was not sent.
-    """
+    """Confirms a delivery: no provider of push tells of it. The same again changes nothing."""
     await apply_delivered(desk, await _seen(service, caller, id))
     return answer({"id": id, "status": status_of(await _seen(service, caller, id))[0]})
 

@@ -58,10 +58,6 @@ def _hours(text: str) -> str:
     return text
 
 
-def _zone(text: str) -> str:
-    return find_zone(text).key
-
-
 def _email(text: str) -> str:
     if _EMAIL.fullmatch(text) is None:
         message = f"{text[:60]!r} is not an e-mail address"
@@ -78,7 +74,11 @@ def _apprise(text: str) -> str:
 
 
 Device = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[\x21-\x7e]+$")]
-Zone = Annotated[str, AfterValidator(_zone), Field(max_length=64, examples=["Europe/Berlin"])]
+Zone = Annotated[
+    str,
+    AfterValidator(lambda text: find_zone(text).key),
+    Field(max_length=64, examples=["Europe/Berlin"]),
+]
 Email = Annotated[str, Field(max_length=320, examples=["ada@example.org"]), AfterValidator(_email)]
 WebhookUrl = Annotated[str, Field(pattern=r"^https?://[^\s/?#]+[^\s]*$", max_length=2_000)]
 AppriseUrl = Annotated[str, Field(min_length=1, max_length=1_000), AfterValidator(_apprise)]
@@ -183,10 +183,6 @@ class RecipientView:
     version: int
 
 
-def _listed(text: str) -> list[str]:
-    return [one for one in _MARKS.split(text) if one]
-
-
 class Recipients(Records[Recipient, RecipientBody]):
     """The recipients."""
 
@@ -195,7 +191,7 @@ class Recipients(Records[Recipient, RecipientBody]):
     needed: ClassVar[Sequence[str]] = ("id",)
     known: ClassVar[Sequence[str]] = tuple(RecipientChange.model_fields)
     parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
-        "devices": _listed,
+        "devices": lambda text: [one for one in _MARKS.split(text) if one],
         "preferences": json_of,
     }
 

@@ -74,10 +74,13 @@ async def test_a_directory_that_is_away_loses_no_count_and_is_asked_again(
     tally.happened(Event.OUTCOME, "BUSY", 4)
     with pytest.raises(hw.StoreUnavailable):
         await tally.flush()
+    assert tally.away == ""
     # As last read, with what came since.
     assert await tally.totals() == {("outcome", "BUSY"): 5}
+    assert tally.away
     await directory.open()
     assert await tally.totals() == {("outcome", "BUSY"): 5}
+    assert tally.away == ""
     assert await Tally(directory, Held()).totals() == {("outcome", "BUSY"): 5}
 
 
