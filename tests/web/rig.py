@@ -42,7 +42,7 @@ async def dashboard(
 
     def with_dashboard(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         app = build(service, systems)
-        add_dashboard(app, service, systems)
+        service.desks["dashboard"] = add_dashboard(app, service, systems)
         return app
 
     with patch.object(server_rig, "build", with_dashboard):

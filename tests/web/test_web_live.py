@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import httpx
 
@@ -22,6 +22,7 @@ from headway.server.build import alive
 from headway.server.options import ServerOptions
 from headway.server.service import Service
 from headway.stores import open_store
+from headway.web.dashboard import Dashboard
 from headway.web.feed import Feed
 from headway.web.page import Facts, Look, Page
 from headway.web.pages import gates
@@ -67,6 +68,23 @@ async def test_a_page_is_sent_whole_and_then_only_what_changed():
                 if "stopped" in data["parts"] and "Everything is" in data["parts"]["stopped"]:
                     assert "stuck" not in data["parts"]
                     break
+
+
+async def test_a_browser_that_goes_away_leaves_no_look_behind_and_its_requests_are_counted():
+    async with dashboard(tokens=False, events_each_s=0.01) as rig, signed_in(rig, None) as http:
+        feed = cast("Dashboard", rig.service.desks["dashboard"]).feed
+        async with (
+            http.stream("GET", "/ui/gates", headers=LIVE) as one,
+            http.stream("GET", "/ui", headers=LIVE) as two,
+        ):
+            await anext(messages(one))
+            await anext(messages(two))
+            assert len(feed) == 2
+        while len(feed):
+            await REAL.pause(0.01)
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("page ")]
+        counted = (await http.get("/metrics")).text
+        assert 'route="/ui/gates"' in counted
 
 
 class Counted:

@@ -26,12 +26,11 @@ from headway.core.errors import (
 )
 from headway.server.access.caller import ANYBODY, Caller
 from headway.server.access.doorkeeper import Doorkeeper
-from headway.server.events.subscriber import Subscriber
 from headway.server.replies.problem import status_of
 from headway.server.service import Service
 from headway.server.system import System
 from headway.web.doing import Doable, find_routes
-from headway.web.feed import Feed, Stream
+from headway.web.feed import Feed
 from headway.web.page import Facts, HasPages, Look, Page, Values
 from headway.web.pages.catalogue import PAGES
 from headway.web.rendering import CSP, MEDIA_TYPES, environment, link, render, static
@@ -65,7 +64,7 @@ _KEEP = {"Cache-Control": "public, max-age=31536000, immutable"}
 _log = logging.getLogger("headway.web")
 
 
-def add_dashboard(app: FastAPI, service: Service, systems: Sequence[System] = ()) -> None:
+def add_dashboard(app: FastAPI, service: Service, systems: Sequence[System] = ()) -> Dashboard:
     """Add the dashboard to a server that was built.
 
     Args:
@@ -73,12 +72,16 @@ def add_dashboard(app: FastAPI, service: Service, systems: Sequence[System] = ()
         service: of the same server.
         systems: whose pages are shown too.
 
+    Returns:
+        It, of which the server now has the routes.
+
     Raises:
         InvariantBroken: a page or an action is not as it must be.
     """
     pages = (*PAGES, *(page for one in systems if isinstance(one, HasPages) for page in one.pages))
     dashboard = Dashboard(service, pages, app)
     app.router.routes.extend(dashboard.routes())
+    return dashboard
 
 
 class Dashboard:
@@ -111,8 +114,8 @@ class Dashboard:
             Route(f"{BASE}/-/do/{{action}}", self._act, methods=both),
         ]
         for page in self._pages:
-            path = f"{BASE}/{page.path}" if page.path else BASE
-            found.append(Route(path, _Shown(self, page), methods=get))
+            shown = _Shown(self, page)
+            found.append(Route(shown.path, shown, methods=get))
         return found
 
     async def show(self, page: Page, request: Request) -> Response:
@@ -125,9 +128,9 @@ class Dashboard:
             values = {name: given.get(name, "")[:MOST_VALUE] for name in names}
             look = Look(service=self._service, sight=self._sight, caller=caller, values=values)
             if live:
-                stream, watcher = self.feed.join(page, look)
+                self.feed.check_room()
                 return StreamingResponse(
-                    self._stream(request, caller, stream, watcher), media_type="text/event-stream"
+                    self._stream(request, page, look), media_type="text/event-stream"
                 )
             facts = await self._facts(page, look)
         except HeadwayError as error:
@@ -158,10 +161,10 @@ class Dashboard:
 
         return {**facts, "can": do, "values": look.values, "here": page.path, "caller": look.caller}
 
-    async def _stream(
-        self, request: Request, caller: Caller, stream: Stream, watcher: Subscriber
-    ) -> AsyncIterator[str]:
-        timing = self._service.timing
+    async def _stream(self, request: Request, page: Page, look: Look) -> AsyncIterator[str]:
+        timing, caller = self._service.timing, look.caller
+        # Here and not before: a browser that is gone already begins no stream, and ends none.
+        stream, watcher = self.feed.join(page, look)
         try:
             yield f"retry: {RETRY_MS}\n\n"
             while True:
@@ -375,14 +378,20 @@ class Dashboard:
 
 
 class _Shown:
-    """The endpoint of a page."""
+    """The endpoint of a page.
+
+    Attributes:
+        path: under which its requests are counted.
+    """
 
     def __init__(self, dashboard: Dashboard, page: Page) -> None:
+        self.path = f"{BASE}/{page.path}" if page.path else BASE
         self._dashboard = dashboard
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        scope["route"] = self
         reply = await self._dashboard.show(self._page, Request(scope, receive))
         await reply(scope, receive, send)
 

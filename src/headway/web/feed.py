@@ -45,12 +45,8 @@ class Feed:
         """How many browsers look."""
         return sum(len(one.watchers) for one in self._streams.values())
 
-    def join(self, page: Page, look: Look) -> tuple[Stream, Subscriber]:
-        """Add a browser; its first message has all fragments.
-
-        Args:
-            page: that is open.
-            look: who looks at what; callers that may do and see the same share their stream.
+    def check_room(self) -> None:
+        """Let one more browser look.
 
         Raises:
             TooManyRequests: 500 look already.
@@ -58,6 +54,14 @@ class Feed:
         if len(self) >= MOST_WATCHERS:
             message = f"{MOST_WATCHERS} pages are open already"
             raise TooManyRequests(message, hint="close one")
+
+    def join(self, page: Page, look: Look) -> tuple[Stream, Subscriber]:
+        """Add a browser; its first message has all fragments.
+
+        Args:
+            page: that is open.
+            look: who looks at what; callers that may do and see the same share their stream.
+        """
         if self._ending is None:
             self._ending = self._service.spawn(self._end(), "dashboard's end")
         key = (page.path, tuple(sorted(look.values.items())), _scope(look.caller))
