@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -16,7 +17,14 @@ from headway.client.remote_store import RemoteStore
 from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
 from headway.contract.store import Store
 from headway.contract.tokens import Role
-from headway.contract.views import GatesQuery, JobQuery, LanesQuery, TrailQuery
+from headway.contract.views import (
+    GatesQuery,
+    JobQuery,
+    JobsQuery,
+    LanesQuery,
+    Query,
+    TrailQuery,
+)
 from headway.core.gates.spec import GateUse
 from headway.runtime.latency import LaneLatency
 from headway.testing.clock import FakeClock
@@ -25,6 +33,7 @@ from tests.cli.top_screen import (
     LINE,
     PLACES,
     Driven,
+    StandingStill,
     claim,
     declare,
     die,
@@ -34,6 +43,8 @@ from tests.cli.top_screen import (
 )
 from tests.docs.pages import ROOT
 from tests.server.rig import serving
+
+Answer = TypeVar("Answer")
 
 
 @pytest.fixture
@@ -339,23 +350,65 @@ async def test_a_running_job_that_no_page_has_is_found_by_the_permit_it_holds(
         assert [job.lane for job in look.jobs] == ["calls"]
 
 
-async def test_the_latency_of_one_lane_is_read_in_each_look_those_with_a_target_first(
+class Told(StandingStill):
+    """A clock that a test sets."""
+
+    at = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+async def test_the_latency_of_one_lane_is_read_in_turn_those_with_a_target_first(
     clock: FakeClock, tmp_path: Path
 ):
     async with place("memory", clock, tmp_path) as (store, _):
         await declare(store)
         for lane in ("alpha", "beta"):
             await enqueue(store, 1, lane=lane)
-        asked: list[list[str]] = []
+        asked: list[str] = []
+        takes = 0.0
+        timing = Told()
 
-        async def read(_: Store, names: object) -> list[LaneLatency]:
-            asked.append(list(names))  # type: ignore[call-overload]
+        async def read(_: Store, names: Sequence[str]) -> list[LaneLatency]:
+            asked.extend(names)
+            timing.at += takes
             return []
 
-        looker = Looker(store, latencies=read)
+        looker = Looker(store, latencies=read, timing=timing)
         for _ in range(4):
             await looker.look(View.LANES)
-        assert asked == [["calls"], ["alpha"], ["beta"], ["calls"]]
+        assert asked == ["calls", "alpha", "beta", "calls"]
+        takes = 0.5
+        await looker.look(View.LANES)
+        for passed in (0.0, 199.0):
+            timing.at += passed
+            await looker.look(View.LANES)
+        assert asked[4:] == ["alpha"]
+        timing.at += 1.0
+        await looker.look(View.LANES)
+        assert asked[4:] == ["alpha", "beta"]
+
+
+async def test_a_listing_that_takes_long_is_read_less_often_unless_a_key_asks(
+    clock: FakeClock, tmp_path: Path
+):
+    async with place("memory", clock, tmp_path) as (store, _):
+        await enqueue(store, 1, lane="mail")
+        timing = Told()
+
+        class Slow(FaultyStore):
+            async def read(self, query: Query[Answer]) -> Answer:
+                timing.at += 1.0 if isinstance(query, JobsQuery) and query.lane is None else 0.0
+                return await super().read(query)
+
+        looker = Looker(Slow(store), timing=timing)
+        for passed, fresh, seen in ((0, False, 1), (69, False, 1), (0, True, 3), (71, False, 4)):
+            timing.at += passed
+            look = await looker.look(View.WAITING, fresh=fresh)
+            assert len(look.jobs) == seen
+            await enqueue(store, 1, lane="mail")
+        assert (await looker.look(View.DEAD, fresh=False)).jobs == ()
 
 
 async def test_what_is_stuck_comes_first_with_the_number_of_jobs_and_the_cause(

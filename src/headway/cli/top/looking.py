@@ -7,7 +7,8 @@ the store, and a listing of jobs looks at a bounded number of rows a page.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +16,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobsQuery, JobView, LaneView
 from headway.core.state import FINAL, HELD, State
 from headway.runtime.latency import LaneLatency, lane_latencies
+from headway.runtime.timing import REAL, Timing
 from headway.server.overview import Overview, look_over
 
 PERIOD_MS = 10_000
@@ -25,8 +27,8 @@ MOST_HOLDERS = 20
 """Running jobs that are read by the ids that gates name."""
 MOST_TIMED = 20
 """Lanes whose latency is read: those that have a target before the others."""
-PAGES = 2
-"""Pages of a listing that one look reads, once it knows where the jobs of the view are."""
+PAGES = 3
+"""Pages of a listing that one look reads at most, once it knows where the jobs of the view are."""
 SEEKING_PAGES = 4
 """Pages of a listing that one look reads while it searches for them."""
 
@@ -47,6 +49,11 @@ STATES: Mapping[View, tuple[State, ...]] = {
     View.DEAD: (State.DEAD,),
 }
 """The states of the jobs of a view; a view of no jobs has none."""
+
+REST_OF_LISTING = 70
+REST_OF_LATENCY = 400
+"""A listing or latency is not read again before so many times what it took have passed: where a
+page takes long, as of a store with many jobs that is busy, it is read less often."""
 
 Latencies = Callable[[Store, Sequence[str]], Awaitable[Sequence[LaneLatency]]]
 
@@ -86,7 +93,12 @@ class Looker:
     """Looks at one store, again and again."""
 
     def __init__(
-        self, store: Store, *, latencies: Latencies = lane_latencies, whole: bool = False
+        self,
+        store: Store,
+        *,
+        latencies: Latencies = lane_latencies,
+        whole: bool = False,
+        timing: Timing = REAL,
     ) -> None:
         """Reads nothing yet.
 
@@ -95,6 +107,7 @@ class Looker:
             latencies: reads those of some lanes.
             whole: whether each look reads the latencies of all lanes, and not those of one lane in
                 turn.
+            timing: measures what a read takes.
         """
         self._store = store
         self._read_latencies = latencies
@@ -102,30 +115,49 @@ class Looker:
         self._latencies: dict[str, LaneLatency] = {}
         self._turn = 0
         self._counted: deque[_Counted] = deque()
+        self._timing = timing
         self._listings = {view: _Listing(view) for view in STATES}
+        self._listed = View.LANES
+        self._jobs: tuple[JobView, ...] = ()
+        self._rests: dict[str, float] = {}
 
-    async def look(self, view: View) -> Look:
+    async def look(self, view: View, *, fresh: bool = True) -> Look:
         """Look once.
 
         Args:
             view: whose jobs are read.
+            fresh: whether they are read even if the last read of a listing was a short time ago.
 
         Raises:
             HeadwayError: the store cannot tell now, or the server refuses.
         """
         overview = await look_over(self._store)
-        await self._time(overview.lanes)
-        jobs: tuple[JobView, ...] = ()
-        if view in STATES:
-            jobs = await self._listings[view].read(self._store, overview)
+        if self._whole or self._has_rested("latency"):
+            async with self._rest("latency", REST_OF_LATENCY):
+                await self._time(overview.lanes)
+        if view is not self._listed:
+            self._listed, self._jobs, fresh = view, (), True
+        if view in STATES and (fresh or self._has_rested("listing")):
+            async with self._rest("listing", REST_OF_LISTING):
+                self._jobs = await self._listings[view].read(self._store, overview)
         rates, finished = self._rates(overview)
         return Look(
             overview=overview,
             latencies=dict(self._latencies),
             rates=rates,
             finished=finished,
-            jobs=jobs,
+            jobs=self._jobs,
         )
+
+    def _has_rested(self, what: str) -> bool:
+        return self._timing.monotonic() >= self._rests.get(what, 0.0)
+
+    @asynccontextmanager
+    async def _rest(self, what: str, times: int) -> AsyncGenerator[None]:
+        began = self._timing.monotonic()
+        yield
+        ended = self._timing.monotonic()
+        self._rests[what] = ended + times * (ended - began)
 
     async def _time(self, lanes: Sequence[LaneView]) -> None:
         by_target = sorted(lanes, key=lambda lane: (lane.spec.target_ms is None, lane.name))
@@ -166,25 +198,26 @@ def _growth(
 class _Listing:
     """Finds jobs in a listing that looks at a bounded number of rows a page, newest first.
 
-    Where many jobs lie above those of the view, it remembers the pages that had none, and begins
-    the next look one page above the first that had some: that is where newer ones come next.
+    Where many jobs lie above those of the view, it searches downwards, some pages a look, and
+    remembers the page that had some: the next look begins there, and then tries the page above,
+    where newer ones come, and the pages below.
     """
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._cursors: list[str | None] = [None]
+        self._is_found = False
 
     async def read(self, store: Store, overview: Overview) -> tuple[JobView, ...]:
         """Return up to `MOST_JOBS` jobs of the view."""
         states = STATES[self._view]
         there = min(MOST_JOBS, sum(overview.stats.counts.get(state, 0) for state in states))
-        if not there:
-            self._cursors = [None]
-            return ()
         found: dict[str, JobView] = {}
-        first: int | None = None
-        at, pages = max(0, len(self._cursors) - 2), 0
-        while len(found) < there and pages < (PAGES if found else SEEKING_PAGES):
+        first = last = len(self._cursors) - 1
+        order = deque([last, last - 1] if self._is_found and last else [last])
+        pages, most = 0, PAGES if self._is_found else SEEKING_PAGES
+        while order and pages < most and len(found) < there:
+            at = order.popleft()
             page = await store.read(
                 JobsQuery(
                     states=states,
@@ -195,17 +228,18 @@ class _Listing:
                 )
             )
             pages += 1
-            found |= {job.id: job for job in page.rows}
-            if page.rows and first is None:
-                first = at
-            if page.cursor is None:
-                # None from here down to the oldest: what there is has come above.
-                first = first or 0
-                break
-            at += 1
-            self._cursors[at:] = [page.cursor]
-        if first is not None:
+            if page.rows:
+                first = min(first, at) if found else at
+                found |= {job.id: job for job in page.rows}
+            if at + 1 == len(self._cursors) and page.cursor is not None:
+                self._cursors.append(page.cursor)
+                order.append(at + 1)
+        if found:
             del self._cursors[first + 1 :]
+        elif self._is_found or not order:
+            # They have left the pages around, or are nowhere below: search from the newest again.
+            self._cursors = [None]
+        self._is_found = bool(found)
         if self._view is View.RUNNING and len(found) < there:
             found |= await _holders(store, overview, found)
         return tuple(found.values())[:MOST_JOBS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import ClassVar
 from uuid import uuid4
 
@@ -229,14 +230,18 @@ class Top(App[None]):
 
     async def _keep_looking(self) -> None:
         while True:
-            await self.look()
+            await self.look(fresh=False)
             await self._timing.pause(EACH_S)
 
-    async def look(self) -> None:
-        """Look at the store and show what was seen; where it is away, say so and keep the rest."""
+    async def look(self, *, fresh: bool = True) -> None:
+        """Look at the store and show what was seen; where it is away, say so and keep the rest.
+
+        Args:
+            fresh: whether listings are read again that were read a short time ago.
+        """
         async with self._one_look:
             try:
-                self._seen = await self._looker.look(self._view)
+                self._seen = await self._looker.look(self._view, fresh=fresh)
                 self._away = ""
             except HeadwayError as error:
                 self._away = hidden_text(str(error))
@@ -354,6 +359,7 @@ class Top(App[None]):
         self._view = View(view)
         self.say("")
         if self._seen is not None:
+            self._seen = replace(self._seen, jobs=())
             self.paint()
         self.run_worker(self.look(), group="act")
 
