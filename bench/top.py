@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from uuid import uuid4
 
 import psutil
@@ -42,13 +42,14 @@ LINE = GateUse(name="line", template="line", shared=True)
 
 
 def cpu_s(pids: list[int]) -> float:
-    """CPU seconds of processes and their children, the ended ones left out."""
+    """CPU seconds of processes and their children; what has ended is left out."""
     total = 0.0
     for pid in pids:
         process = psutil.Process(pid)
         for one in [process, *process.children(recursive=True)]:
-            times = one.cpu_times()
-            total += times.user + times.system
+            with suppress(psutil.NoSuchProcess):
+                times = one.cpu_times()
+                total += times.user + times.system
     return total
 
 

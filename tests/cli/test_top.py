@@ -60,9 +60,9 @@ async def top(
     async with place(request.param, clock, tmp_path) as (shown, store):
         await declare(store)
         await enqueue(
-            store, 6, lane="calls", gates=(LINE,), args=b'{"phone":"+1","pin_token":"s3"}'
+            store, 6, lane="calls", gates=(LINE,), args=b'{"phone":"+1","pin_token":70350917}'
         )
-        await enqueue(store, 3, lane="mail", kind="letter", tenant="acme")
+        await enqueue(store, 3, lane="mail", kind="Letter", tenant="acme")
         await claim(store, "calls", 2)
         clock.advance(23_000)
         async with driven(shown, store, clock=clock) as one:
@@ -84,7 +84,11 @@ async def test_p_pauses_the_selected_lane_and_resumes_it_with_the_reason_on_the_
     assert "(lunch)" in top.text
     (line, *_) = (await top.store.read(TrailQuery(target="lane:mail"))).rows
     assert line.reason == "lunch"
-    await top.press("p", "enter")
+    await top.press("up", "p")
+    assert "pause calls?" in top.text
+    await top.press("escape", "down", "p")
+    assert "resume mail?" in top.text
+    await top.press("enter")
     assert not await lane_is_paused(top.store, "mail")
     assert "lane:mail is not closed any more" in top.text
 
@@ -142,7 +146,7 @@ async def test_enter_shows_a_job_with_its_timeline_and_no_secret(top: Driven):
     await top.press("3", "enter")
     for part in ("timeline", "run 1", "line", '"phone":"+1"', "[hidden]"):
         assert part in top.text
-    assert "s3" not in top.text
+    assert "70350917" not in top.text
     await top.press("escape")
     assert "3 running" in top.text
 
@@ -154,7 +158,7 @@ async def test_the_page_of_a_job_acts_on_that_job_and_follows_it(top: Driven):
     await top.press("w")
     assert "wait" in top.lines[0] or "ready" in top.lines[0] or "blocked" in top.lines[0]
     await top.press("escape", "c", "enter")
-    assert "cancelled" in top.text
+    assert "state       cancelled" in top.text
     found = await top.store.read(JobQuery(id=job))
     assert found is not None
     assert found.state == "cancelled"
@@ -168,16 +172,18 @@ async def test_w_says_why_a_lanes_oldest_job_waits_and_what_a_gate_holds(top: Dr
     assert "held by" in top.text
     await top.press("escape", "1", "down", "w")
     assert "no live worker serves lane mail" in top.text
+    await top.press("c")
+    assert "cancel mail?" not in top.text
 
 
 async def test_the_filter_shows_only_rows_with_its_text_until_escape(top: Driven):
     await top.press("4", "slash", *"LETT", "enter")
-    assert len([line for line in top.lines if line.startswith("letter")]) == 3
+    assert len([line for line in top.lines if line.startswith("Letter")]) == 3
     assert not [line for line in top.lines if line.startswith("ring")]
     assert top.app._selected is not None
     job = await top.store.read(JobQuery(id=top.app._selected))
     assert job is not None
-    assert job.kind == "letter"
+    assert job.kind == "Letter"
     await top.press("escape")
     assert [line for line in top.lines if line.startswith("ring")]
 
@@ -185,7 +191,7 @@ async def test_the_filter_shows_only_rows_with_its_text_until_escape(top: Driven
 async def test_enter_on_a_lane_shows_its_waiting_jobs(top: Driven):
     await top.press("down", "enter")
     assert "KIND" in top.text
-    assert len([line for line in top.lines if line.startswith("letter")]) == 3
+    assert len([line for line in top.lines if line.startswith("Letter")]) == 3
     assert not [line for line in top.lines if line.startswith("ring")]
 
 
@@ -257,6 +263,9 @@ async def test_nothing_that_a_job_or_an_operator_wrote_moves_colours_or_widens_t
                          ["escape", "5"], ["enter"], ["escape", "c"]):  # fmt: skip
                 await top.press(*keys)
                 assert "[red]x" in top.text or keys[-1] == "c"
+                if keys == ["1"]:
+                    assert "LANE" in top.text
+                    assert "\\x1b[2" in next(one for one in top.lines if one.startswith("[red]x"))
                 for one in "\x1b\x9b\u202e\u2028":
                     assert one not in top.text
                 assert {line.cell_length for line in top.strips} == {80}

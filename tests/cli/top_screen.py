@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from uuid import uuid4
@@ -41,6 +41,9 @@ class StandingStill(Timing):
 
     async def pause(self, seconds: float) -> None:
         await asyncio.Event().wait()
+
+    def monotonic(self) -> float:
+        return 0.0
 
 
 @dataclass
@@ -112,13 +115,12 @@ async def driven(
     *,
     clock: FakeClock | None = None,
     size: tuple[int, int] = (80, 24),
-    looker: Callable[[Store], Looker] = Looker,
     name: str = "memory://",
 ) -> AsyncIterator[Driven]:
     """The screen over a store, after its first look."""
     app = Top(
         screen_store,
-        looker(screen_store),
+        Looker(screen_store, timing=StandingStill()),
         name=name,
         author="ann",
         clock=LocalClock("Europe/Berlin"),

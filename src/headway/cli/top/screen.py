@@ -159,7 +159,8 @@ class Top(App[None]):
     DataTable:focus > .datatable--cursor, DataTable > .datatable--cursor {
         background: ansi_default; color: ansi_default; text-style: reverse;
     }
-    #stuck, .said { max-height: 4; }
+    #head, #stuck, #views { text-wrap: nowrap; text-overflow: ellipsis; }
+    .said { max-height: 4; }
     .keys, #keys { height: 1; text-wrap: nowrap; }
     #filter { border: none; height: 1; padding: 0; display: none; }
     VerticalScroll { height: 1fr; }
@@ -264,13 +265,12 @@ class Top(App[None]):
         if causes:
             lines = (shown(f"! {one}", "yellow") for one in [*causes[:MOST_STUCK], *more])
             text = Text("\n").join(lines)
-        text.overflow, text.no_wrap = "ellipsis", True
         main.query_one("#stuck", Static).update(text)
         main.query_one("#views", Static).update(self._views(look))
         self._paint_table(look)
 
     def _head(self) -> Text:
-        text = Text("headway top  ", style="bold", overflow="ellipsis", no_wrap=True)
+        text = Text("headway top  ", style="bold")
         text.append_text(shown(self._name))
         if self._seen is not None:
             text.append(f"  {self._clock.at(self._seen.overview.stats.now)}", style="not bold")
@@ -284,7 +284,7 @@ class Top(App[None]):
         return text
 
     def _views(self, look: Look) -> Text:
-        text = Text(no_wrap=True, overflow="ellipsis")
+        text = Text()
         for n, view in enumerate(View, 1):
             style = "reverse" if view is self._view else "bold"
             text.append(f" {n} {view} ", style=style)
