@@ -41,12 +41,14 @@ class Doable:
         method: of the route.
         path: of the route, with its placeholders.
         permission: what the route asks of its caller.
+        all_tenants: whether it refuses a caller that is scoped to some tenants.
     """
 
     action: Action
     method: str
     path: str
     permission: Permission
+    all_tenants: bool
 
     def may(self, caller: Caller, values: Values) -> bool:
         """Whether the route would not refuse this caller."""
@@ -63,6 +65,8 @@ class Doable:
             Forbidden: the caller may not do this.
         """
         caller.check(self.permission)
+        if self.all_tenants:
+            caller.every_tenant()
         self.action.reach(caller, values)
 
     async def do(self, request: Request, caller: Caller, values: Values) -> None:
@@ -151,7 +155,11 @@ def find_routes(actions: Iterable[Action], routes: Iterable[BaseRoute]) -> Mappi
             raise InvariantBroken(message)
         (method,) = route.methods or ("",)
         found[action.name] = Doable(
-            action=action, method=method, path=route.path, permission=policy.permission
+            action=action,
+            method=method,
+            path=route.path,
+            permission=policy.permission,
+            all_tenants=policy.all_tenants,
         )
     return found
 

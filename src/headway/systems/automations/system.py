@@ -23,6 +23,7 @@ from headway.server.metrics.samples import one
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.automations.dispatcher import LANE, LIMIT, NAME, Dispatcher
+from headway.systems.automations.pages import pages_of
 from headway.systems.automations.reports import concurrency, health, listing
 from headway.systems.automations.routes import ROUTES
 
@@ -113,6 +114,7 @@ class AutomationsSystem:
     Attributes:
         name: as `--system` names it.
         routers: its routes.
+        pages: its part of the dashboard.
         dispatcher: what these and its handler work with.
     """
 
@@ -121,6 +123,7 @@ class AutomationsSystem:
 
     def __init__(self, dispatcher: Dispatcher, *, look_each_ms: int, alerts: Thresholds) -> None:
         self.dispatcher = dispatcher
+        self.pages = pages_of(dispatcher)
         self._look_each_ms = look_each_ms
         self._alerts = alerts
 

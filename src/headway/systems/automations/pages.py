@@ -1,0 +1,464 @@
+"""The dashboard's page of automations: what is wrong, what runs, what comes next, each entry."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+from markupsafe import Markup
+
+from headway.contract.views import EntryView, GatesQuery, JobQuery, JobsQuery, JobView
+from headway.core.check import is_job_id
+from headway.core.errors import UnknownJob, UnknownRecord
+from headway.core.state import State
+from headway.core.timetable.fires import fires_between, next_fires
+from headway.core.timetable.schedule import Schedule
+from headway.core.timetable.text import format_schedule
+from headway.core.zone import DAY_MS
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.systems.automations import routes
+from headway.systems.automations.config import Automation
+from headway.systems.automations.dispatcher import (
+    KIND,
+    LANE,
+    LIMIT,
+    LIVE,
+    MOST,
+    NAME,
+    Dispatcher,
+    entries_of,
+)
+from headway.systems.automations.places import Places
+from headway.systems.automations.reports import BEGUN, status
+from headway.systems.automations.session import session_id
+from headway.web.page import Action, Call, Facts, Field, Look, Page, Values
+from headway.web.pages.lanes import int_of
+
+ROWS = 50
+"""Entries of a page, and sessions of a list."""
+OUTCOMES = 10
+"""Sessions of an entry that its row tells of."""
+PLANNED = 500
+"""Enabled entries whose next fires are looked for, in the order of the file."""
+COMING = 8
+"""Moments ahead that are listed."""
+AHEAD_MS = DAY_MS
+"""How far the strip of an entry goes."""
+STEP_MS = 300_000
+"""The strip moves on by so much at once: what has not changed is not sent again."""
+MOST_TICKS = 96
+"""Fires of a strip; one of more is drawn as a bar."""
+TAIL = 32_768
+"""Bytes of a log's end that are shown."""
+LONGEST = 1_000
+"""Characters of a fault, or of why an entry is skipped."""
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+_STRIP = Markup(
+    '<svg class="chart strip" viewBox="0 0 240 12" preserveAspectRatio="none" role="img" '
+    'aria-label="{}"><rect class="ground" x="0" y="0" width="240" height="12"/>{}</svg>'
+)
+_TICK = Markup('<rect class="{}" x="{}" y="0" width="{}" height="12"/>')
+_LOOKS = {"failed": "dead", "locked": "parked", "skipped": "closed"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionView:
+    """A session as the page shows it.
+
+    Attributes:
+        job: whose session.
+        automation: whose; "" if its arguments do not say.
+        repository: its key, without user and token.
+        word: where it stands.
+        began_at: when it started; None if it has not.
+        facts: `hostname`, `pid` and exit `status`, as far as they are known.
+    """
+
+    job: JobView
+    automation: str
+    repository: str
+    word: str
+    began_at: int | None
+    facts: Mapping[str, object]
+
+    @property
+    def look(self) -> str:
+        """The class of its state in the style sheet."""
+        return _LOOKS.get(self.word, self.word)
+
+    def fact(self, name: str) -> str:
+        """One of its facts; "" if it is not known."""
+        found = self.facts.get(name)
+        return "" if found is None else str(found)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it holds its repository."""
+        return self.job.state in LIVE
+
+
+def pages_of(dispatcher: Dispatcher) -> Sequence[Page]:
+    """Return the pages of a dispatcher."""
+    page = Page(
+        path=NAME,
+        title="Automations",
+        template="automations.html",
+        fragments=("dispatch", "sessions", "entries"),
+        read=partial(_read, dispatcher),
+        permission=Permission.OBSERVE,
+        reach=Caller.every_tenant,
+        params=("entry", "session", "q", "from"),
+        actions=(DISPATCH, RUN, RELEASE, SET_LIMIT),
+        group="Systems",
+        package="headway.systems.automations",
+    )
+    return (page,)
+
+
+async def _read(dispatcher: Dispatcher, look: Look) -> Facts:
+    """All entries; or one of them; or one session with its output."""
+    seen = await look.sight.overview()
+    facts: dict[str, object] = {"now": seen.stats.now, "entry": None, "session": None}
+    if job := look.values["session"]:
+        return {**facts, **await _one_session(dispatcher, look, job)}
+    entries = await look.sight.once("automations: entries", lambda: entries_of(look.service.store))
+    lane = next((one for one in seen.lanes if one.name == LANE), None)
+    counts = {} if lane is None else lane.counts
+    newest = await _newest(look, counts)
+    failed = dispatcher.failed_for_good(entries.values())
+    enabled = {one.id for one in dispatcher.enabled()} - failed.keys()
+    facts |= {
+        "enabled": enabled,
+        "failed": failed,
+        "newest": newest,
+        "views": entries,
+        "schedule_of": partial(_schedule_of, entries),
+        "written": format_schedule,
+        "faults": dispatcher.faults,
+        "dots": _dots,
+        "clean": _clean,
+    }
+    if name := look.values["entry"]:
+        return {**facts, **_one_entry(dispatcher, entries, name, seen.stats.now)}
+    every = list(dispatcher.config.automations.values())
+    sought = look.values["q"].casefold()
+    found = [one for one in every if sought in one.id.casefold() + one.repository.key.casefold()]
+    first = int(look.values["from"]) if re.fullmatch("[0-9]{1,6}", look.values["from"]) else 0
+    rows = found[first : first + ROWS]
+    ends = Counter(one.word for some in newest.values() for one in some)
+    return {
+        **facts,
+        "rows": rows,
+        "first": first,
+        "many": len(found),
+        "size": ROWS,
+        "active": await _active(look),
+        "limit": await _limit(look),
+        "lowered": dispatcher.lowered,
+        "ends": ends,
+        "file": str(dispatcher.file),
+        **await _ahead(dispatcher, look, entries, enabled, rows, seen.stats.now),
+    }
+
+
+def _schedule_of(entries: Mapping[str, EntryView], one: Automation) -> Schedule:
+    known = entries.get(one.id)
+    return one.schedule if known is None else known.spec.schedule
+
+
+async def _newest(look: Look, counts: Mapping[str, int]) -> Mapping[str, list[SessionView]]:
+    """The last sessions of each entry, newest first; read again when the lane's counts change."""
+
+    async def read() -> dict[str, list[SessionView]]:
+        found: dict[str, list[SessionView]] = {}
+        for job in await _jobs(look, BEGUN, MOST):
+            some = found.setdefault(job.automation, [])
+            if len(some) < ROWS:
+                some.append(job)
+        return found
+
+    name = ("automations: newest", *sorted(counts.items()))
+    return await look.sight.once(name, read, 30.0)
+
+
+async def _active(look: Look) -> Sequence[SessionView]:
+    """Sessions that run or wait, the longest running first."""
+    states = (*LIVE, State.PARKED, State.WAITING)
+    found = await look.sight.once("automations: active", lambda: _jobs(look, states, 2 * ROWS))
+    return sorted(found, key=lambda one: (not one.is_live, one.began_at or 0, one.job.due_at))
+
+
+async def _jobs(look: Look, states: Sequence[State], most: int) -> list[SessionView]:
+    query = JobsQuery(lane=LANE, states=tuple(states), newest=True, runs=True, limit=most)
+    rows = (await look.service.store.read(query)).rows
+    return [session_view(job) for job in rows if job.kind == KIND]
+
+
+def session_view(job: JobView) -> SessionView:
+    """A session's job, whatever it carries, as the page shows it."""
+    given = _document(job.args)
+    return SessionView(
+        job=job,
+        automation=str(given.get("automation", "")),
+        repository=str(given.get("repository", "")),
+        word=status(job),
+        began_at=job.runs[-1].claimed_at if job.runs else None,
+        facts={**_document(job.progress), **_document(job.result)},
+    )
+
+
+def _document(text: bytes | None) -> Mapping[str, object]:
+    """What a job carries, as an object; whatever else anybody has put there is left out."""
+    with suppress(ValueError):
+        found: object = json.loads(text or b"{}")
+        if isinstance(found, dict):
+            return cast("dict[str, object]", found)
+    return {}
+
+
+async def _limit(look: Look) -> object:
+    (gate,) = (await look.service.store.read(GatesQuery(names=(LIMIT,)))).rows
+    return gate
+
+
+def _dots(sessions: Sequence[SessionView]) -> dict[str, object]:
+    """The newest sessions, oldest first, and what they say in words."""
+    shown = list(reversed(sessions[:OUTCOMES]))
+    words = Counter(one.word for one in shown)
+    return {
+        "shown": shown,
+        "label": ", ".join(f"{n} {word}" for word, n in words.items()) or "no session yet",
+    }
+
+
+# ------------------------------------------------------------------------------------ the plan
+
+
+async def _ahead(
+    dispatcher: Dispatcher,
+    look: Look,
+    entries: Mapping[str, EntryView],
+    enabled: set[str],
+    rows: Sequence[Automation],
+    now: int,
+) -> dict[str, object]:
+    """When entries fire next: moments for all, and a strip of the next day for those shown."""
+    fire = [one for one in dispatcher.config.automations.values() if one.id in enabled]
+    begin = now - now % STEP_MS
+    revisions = tuple((name, one.revision) for name, one in entries.items())
+    names = frozenset(one.id for one in rows) & enabled
+
+    async def read() -> dict[str, object]:
+        schedules = {one.id: _schedule_of(entries, one) for one in fire[:PLANNED]}
+        # A schedule in cron's words costs some time for each of its fires.
+        return await asyncio.to_thread(_plan, schedules, names, begin, now)
+
+    key = ("automations: plan", begin, revisions, names, frozenset(enabled))
+    plan = await look.sight.once(key, read, STEP_MS / 1000)
+    fires = cast("Mapping[str, list[int]]", plan["fires"])
+    following: dict[str, int] = {}
+    for one in fire[:PLANNED]:
+        later = [at for at in fires.get(one.id, ()) if at > now]
+        later = later or next_fires(_schedule_of(entries, one), now, 1)
+        if later:
+            following[one.id] = later[0]
+    coming: dict[int, list[str]] = {}
+    for name, at in sorted(following.items(), key=lambda each: each[1]):
+        coming.setdefault(at, []).append(name)
+    return {
+        "next": following,
+        "coming": list(coming.items())[:COMING],
+        "strips": plan["strips"],
+        "unplanned": max(0, len(fire) - PLANNED),
+    }
+
+
+def _plan(
+    schedules: Mapping[str, Schedule], shown: frozenset[str], begin: int, now: int
+) -> dict[str, object]:
+    return {
+        "fires": {name: next_fires(one, now, 3) for name, one in schedules.items()},
+        "strips": {
+            name: strip(one, begin, begin + AHEAD_MS)
+            for name, one in schedules.items()
+            if name in shown
+        },
+    }
+
+
+def strip(schedule: Schedule, begin: int, end: int) -> Markup:
+    """The fires of a time as ticks on a bar; a bar of another colour if there are many."""
+    fires = fires_between(schedule, begin, end, MOST_TICKS + 1)
+    if len(fires) > MOST_TICKS:
+        return _STRIP.format(f"more than {MOST_TICKS} fires", _TICK.format("often", 0, 240))
+    ticks = [_TICK.format("tick", round((at - begin) * 238 / (end - begin), 1), 2) for at in fires]
+    said = "1 fire" if len(fires) == 1 else f"{len(fires)} fires"
+    return _STRIP.format(said, Markup().join(ticks))
+
+
+def _one_entry(
+    dispatcher: Dispatcher, entries: Mapping[str, EntryView], name: str, now: int
+) -> dict[str, object]:
+    """One entry with its next fires.
+
+    Raises:
+        UnknownRecord: there is none of this name, neither valid nor not.
+    """
+    one = dispatcher.config.automations.get(name)
+    faults = [fault for fault in dispatcher.faults if fault.automation_id == name]
+    if one is None and not faults:
+        message = f"there is no automation {name[:80]!r}"
+        raise UnknownRecord(message, hint="it may have been taken out of the file")
+    schedule = None if one is None else _schedule_of(entries, one)
+    return {
+        "entry": {"id": name, "one": one, "faults": faults, "view": entries.get(name)},
+        "fires": [] if schedule is None else next_fires(schedule, now, 5),
+        "week": None
+        if schedule is None
+        else strip(schedule, now - now % STEP_MS, now + 7 * DAY_MS),
+    }
+
+
+# ------------------------------------------------------------------------------------ a session
+
+
+async def _one_session(dispatcher: Dispatcher, look: Look, job: str) -> dict[str, object]:
+    """One session with the end of its output.
+
+    Raises:
+        Forbidden: the caller may see no jobs.
+        UnknownJob: it is none, or not the caller's to see.
+    """
+    look.caller.check(Permission.READ)
+    found = await look.service.store.read(JobQuery(id=job)) if is_job_id(job) else None
+    if found is None or found.kind != KIND or not look.caller.sees(found):
+        message = f"there is no session {job[:80]!r}"
+        raise UnknownJob(message, hint="ended ones are kept for 30 days")
+    session = session_view(found)
+    return {
+        "session": session,
+        "id": session_id(session.automation, found.id),
+        "output": await asyncio.to_thread(read_tail, dispatcher.places, session),
+    }
+
+
+def read_tail(places: Places, session: SessionView) -> tuple[str, bool] | None:
+    """Read the end of a session's log.
+
+    Returns:
+        Its last whole lines, at most 32 KiB, without signs that cannot be seen; and whether
+        something stands before them. None if the log is not on this machine.
+    """
+    path = places.log(session_id(session.automation, session.job.id))
+    if path.parent != places.logs or "/" in session.automation:
+        return None
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return None
+    try:
+        size = os.fstat(file).st_size
+        begin = max(0, size - TAIL)
+        data = os.pread(file, TAIL, begin)
+    finally:
+        os.close(file)
+    if begin:
+        # The first line has most likely lost its beginning.
+        data = data[data.find(b"\n") + 1 :]
+    return printable(data.decode(errors="replace")), begin > 0
+
+
+def printable(text: str) -> str:
+    """A text without colours and signs that cannot be seen; lines and tabs stay."""
+    text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(
+        one if one.isprintable() or one in "\n\t" else "\N{REPLACEMENT CHARACTER}" for one in text
+    )
+
+
+def _clean(text: str) -> str:
+    return printable(text)[:LONGEST]
+
+
+# ------------------------------------------------------------------------------------ actions
+
+
+DISPATCH = Action(
+    name="automations-dispatch",
+    label="Dispatch",
+    title="Dispatch now",
+    explains="Applies the file and starts all that is due. The server does so by itself; this does "
+    "not wait until it sees an edit. It takes as long as what is due takes to start.",
+    endpoint=routes.dispatch,
+    call=lambda _: Call(),
+    done="What was due has started.",
+    fields=(),
+)
+RUN = Action(
+    name="automations-run",
+    label="Run now",
+    title="Run {automation} now",
+    explains="Makes one session due now, whatever the schedule. It waits for its repository and "
+    "its place like any other.",
+    endpoint=routes.run,
+    call=lambda values: Call(path={"automation_id": values["automation"]}),
+    done="A session of {automation} is due.",
+    of=("automation",),
+    fields=(),
+)
+RELEASE = Action(
+    name="automations-release",
+    label="Release",
+    title="Release the lock of {repository}",
+    explains="Ends the session that has this repository; the lock is free once its processes are "
+    "gone. At once, another session may be let in beside the old one for a third of the lease: "
+    "only for one whose machine is gone for good.",
+    endpoint=routes.release_route,
+    call=lambda values: Call(
+        path={"repo": values["repository"]},
+        query={"force": "true"} if values.get("force") == "true" else {},
+    ),
+    done="{repository} is being released.",
+    of=("repository",),
+    fields=(
+        Field(
+            name="force",
+            label="When",
+            kind="select",
+            choices=(("false", "when its session is gone"), ("true", "at once, by force")),
+        ),
+    ),
+    danger=True,
+)
+
+
+async def _most(look: Look) -> Values:
+    query = GatesQuery(names=(LIMIT,))
+    (gate,) = (await look.service.store.read(query)).rows
+    return {"max": "" if gate.capacity is None or not gate.overridden else str(gate.capacity)}
+
+
+SET_LIMIT = Action(
+    name="automations-limit",
+    label="Set limit",
+    title="Set how many sessions may run at once",
+    explains="Those that run go on. It wins over the file and over the load until it is reset.",
+    endpoint=routes.set_concurrency_route,
+    call=lambda values: Call(
+        body={"max": int_of(values, "max") if values.get("max", "").strip() else None}
+    ),
+    done="The limit is set.",
+    fields=(
+        Field(name="max", label="At most", kind="number", hint="Empty: as many as the file says."),
+    ),
+    prefill=_most,
+)
