@@ -1,0 +1,118 @@
+"""What is made of several looks: rates, charts, and the pace at which a gate frees."""
+
+from __future__ import annotations
+
+from headway.contract.definitions import LaneSpec
+from headway.contract.views import GateState, HolderView, LaneView, StatsView
+from headway.server.overview import Overview
+from headway.web.charts import bars, line, meter, shares
+from headway.web.sight import GateTrack, History
+
+
+def gate(*jobs: str) -> GateState:
+    holders = tuple(
+        HolderView(gate="lines", job=one, run=1, member="", amount=1, since=0) for one in jobs
+    )
+    return GateState(
+        name="lines",
+        kind="slots",
+        shared=True,
+        template="lines",
+        capacity=2,
+        per_ms=None,
+        used=len(jobs),
+        free=2 - len(jobs),
+        open=len(jobs) < 2,
+        opens_at=None,
+        closed_until=None,
+        closed_by="",
+        closed_reason="",
+        overridden=False,
+        holders=holders,
+        holder_count=len(jobs),
+    )
+
+
+def overview(now: int, *, succeeded: int, ended: int = 0) -> Overview:
+    stats = StatsView(
+        now=now,
+        counts={},
+        totals={"succeeded": succeeded},
+        identity="i",
+        epoch=1,
+        revision=1,
+        clock_ahead_ms=0,
+    )
+    lane = LaneView(
+        name="calls",
+        spec=LaneSpec(name="calls"),
+        overridden=False,
+        counts={"succeeded": ended},
+        workers=0,
+        oldest_due_at=None,
+        paused=False,
+    )
+    return Overview(stats=stats, lanes=(lane,), gates=(), more_gates=False, workers=())
+
+
+def test_a_rate_is_unknown_after_one_look_and_is_of_the_last_ten_seconds_then():
+    history = History()
+    assert history.rate("succeeded") is None
+    history.note(overview(0, succeeded=1_000))
+    assert history.rate("succeeded") is None
+    history.note(overview(20_000, succeeded=3_000))
+    assert history.rate("succeeded") == 100
+    history.note(overview(25_000, succeeded=3_000))
+    assert history.rate("succeeded") == 0
+    assert history.rate("another") == 0
+
+
+def test_a_chart_has_a_gap_where_nobody_looked():
+    history = History()
+    for second in (*range(11), *range(30, 41)):
+        history.note(overview(second * 1_000, succeeded=second * 7))
+    steps = history.steps("succeeded", most=8)
+    assert steps == [None, 7, 7, None, None, None, None, 7]
+
+
+def test_jobs_that_were_forgotten_do_not_count_against_those_that_ended():
+    history = History()
+    for now, ended in ((0, 100), (1_000, 110), (2_000, 20), (10_000, 30)):
+        history.note(overview(now, succeeded=0, ended=ended))
+    assert history.finished_rate("calls") == 2
+
+
+def test_a_gate_frees_next_after_the_mean_of_the_last_times_and_is_never_told_to_be_late():
+    track = GateTrack()
+    for now, jobs in ((0, "ab"), (10_000, "bc"), (30_000, "cd"), (50_000, "de")):
+        track.note(gate(*jobs), now)
+    assert track.each_ms == 20_000
+    assert track.next_free_at(55_000) == 70_000
+    assert track.next_free_at(90_000) == 91_000
+
+
+def test_a_gate_that_frees_often_is_told_by_its_pace_and_one_seen_too_short_not_at_all():
+    track = GateTrack()
+    for now, jobs in ((0, "ab"), (200, "bc"), (400, "cd")):
+        track.note(gate(*jobs), now)
+    assert track.each_ms is None
+    track.note(gate("d", "e"), 600)
+    assert track.each_ms == 200
+    assert track.next_free_at(700) is None
+
+
+def test_charts_are_markup_whose_labels_are_text():
+    evil = '"><script>'
+    made = [
+        meter(1, 2, evil),
+        meter(1, None, evil),
+        shares([("waiting", 0), ("running", 0)], evil),
+        bars([("good", [None, 1.0]), ("bad", [2.0, None])], evil),
+        bars([], evil),
+        line([(0, 1), (5, 0)], evil, span=(0, 10), top=0),
+        line([], evil, span=(0, 0), top=1),
+    ]
+    for one in made:
+        assert "<script" not in one
+        assert "style" not in one
+        assert one.startswith("<svg")
