@@ -14,12 +14,14 @@ from typing import cast
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from headway.cli.hidden import hide_secrets
 from headway.cli.printable import printable
 from headway.cli.settings import Settings
+from headway.core.hidden import hidden_value
 from headway.runtime.log_file import LogFile
 
 _FIRST_FIELD = re.compile(r" \w+=%\(")
+_INNER = frozenset({"_record", "_from_structlog"})
+"""The fields that are the logging library's own, never printed."""
 
 
 def configure_logging(settings: Settings) -> None:
@@ -107,6 +109,17 @@ def _fields(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
         event["event"] = _FIRST_FIELD.split(event["_record"].msg, maxsplit=1)[0]
         event.update(cast("EventDict", given))
     return event
+
+
+def hide_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+    """Replaces values whose names speak of secrets, and what looks like a secret within texts.
+
+    Those are: what stands before `@` in URLs, tokens, credentials in headers, and values after
+    names that speak of secrets (`signature=...`).
+    """
+    del logger, name
+    shown = cast("EventDict", hidden_value(event))
+    return {name: event[name] if name in _INNER else one for name, one in shown.items()}
 
 
 def _printable(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:

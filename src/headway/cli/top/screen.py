@@ -18,7 +18,6 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Input, Static
 
 from headway.cli.gate_rows import gate_facts
-from headway.cli.hidden import hidden_text
 from headway.cli.job_facts import WHY_COLUMNS, why_facts, why_gate
 from headway.cli.local_clock import LocalClock
 from headway.cli.terminal import shown
@@ -40,6 +39,7 @@ from headway.contract.operate import Acted, ActRequest, Edit, Verb
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery, JobQuery, JobsQuery, StatsQuery, WhyQuery
 from headway.core.errors import HeadwayError, UnknownGate, UnknownJob
+from headway.core.hidden import hidden_text
 from headway.core.state import State
 from headway.runtime.timing import REAL, Timing
 

@@ -10,13 +10,13 @@ import msgspec
 from rich.text import Text
 
 from headway.cli.gate_rows import capacity_text, gate_state
-from headway.cli.hidden import hidden_text, hidden_value
 from headway.cli.job_facts import RUN_COLUMNS, job_facts, run_row
 from headway.cli.json_text import to_json
 from headway.cli.local_clock import LocalClock, rough
 from headway.cli.terminal import STYLES, shown
 from headway.cli.top.looking import Look, View
 from headway.contract.views import GateState, JobView, LaneView, RunView
+from headway.core.hidden import hidden_text, hidden_value
 from headway.core.state import State
 
 WIDE = 110

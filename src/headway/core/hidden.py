@@ -1,4 +1,4 @@
-"""Secrets in what is logged: found by the names of values, and by their shape in text."""
+"""Secrets in what is shown: found by the names of values, and by their shape in text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
-from structlog.typing import EventDict, WrappedLogger
-
 HIDDEN = "[hidden]"
-
-_INNER = frozenset({"_record", "_from_structlog"})
-"""The fields that are the logging library's own, never printed."""
 
 _WORDS = (
     r"pass(?:word|wd|phrase)|secret|token|authori[sz]ation|api[_-]?key|signing[_-]?key|credential"
@@ -38,17 +33,6 @@ _IN_TEXT = (
         rf"\1{HIDDEN}",
     ),
 )
-
-
-def hide_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
-    """Replaces values whose names speak of secrets, and what looks like a secret within texts.
-
-    Those are: what stands before `@` in URLs, tokens, credentials in headers, and values after
-    names that speak of secrets (`signature=...`).
-    """
-    del logger, name
-    shown = cast("EventDict", hidden_value(event))
-    return {name: event[name] if name in _INNER else one for name, one in shown.items()}
 
 
 def hidden_value(value: object) -> object:
