@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import groupby
 from typing import cast
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
@@ -50,7 +50,7 @@ from headway.web.sign_in import (
 )
 
 MOST_VALUE = 4_000
-"""Characters of one value of a query string or a form."""
+"""Characters of one value of a query string."""
 MOST_FORM = 65_536
 """Bytes of a form."""
 QUIET_S = 15.0
@@ -145,7 +145,10 @@ class Dashboard:
         if "now" not in facts:
             facts["now"] = (await self._service.store.read(StatsQuery())).now
         query = {name: value for name, value in look.values.items() if value}
-        back = link(page.path, **{name: query[name] for name in page.params if name in query})
+        path = page.path
+        for name in look.values:
+            path = path.replace(f"{{{name}}}", quote(look.values[name], safe=""))
+        back = link(path, **{name: query[name] for name in page.params if name in query})
 
         def do(name: str, label: str = "", **values: object) -> Mapping[str, object] | None:
             """The button of an action; None for whom it would refuse."""
@@ -213,7 +216,9 @@ class Dashboard:
             caller = await self._door.admit(authorization(request), found.permission)
             if request.method == "POST":
                 return await self._done(request, caller, found, await _form(request))
-            values = {name: value[:MOST_VALUE] for name, value in request.query_params.items()}
+            given = request.query_params
+            # Several boxes of one name are one list.
+            values = {name: ",".join(given.getlist(name))[:MOST_VALUE] for name in given}
             return await self._asked(request, caller, found, values)
         except HeadwayError as error:
             return await self._refused(request, error, plain=_is_script(request))
@@ -226,13 +231,13 @@ class Dashboard:
         of = {name: given.get(name, "") for name in action.of}
         found.check(caller, of)
         values = {**{one.name: "" for one in action.fields}, **of}
-        if action.prefill is not None and not wrong:
+        if action.prefill is not None:
             look = Look(service=self._service, sight=self._sight, caller=caller, values=of)
             values |= await action.prefill(look)
         values |= {one.name: given[one.name] for one in action.fields if one.name in given}
         facts = {
             "action": action,
-            "title_of": _filled(action.title, of),
+            "title_of": _filled(action.title, values),
             "of": of,
             "values": values,
             "wrong": wrong,
@@ -257,13 +262,13 @@ class Dashboard:
         found.check(caller, values)
         values |= {one.name: form.get(one.name, "") for one in found.action.fields}
         try:
-            await found.do(request, caller, values)
+            told = await found.do(request, caller, values)
         except InvalidValue as error:
             wrong = f"{error.message}: {error.hint}" if error.hint else error.message
             return await self._asked(request, caller, found, {**form, **values}, wrong)
         self._sight.expire()
         self.feed.poke()
-        message = _filled(found.action.done, values)
+        message = _filled(found.action.done, {**told, **values})
         if _is_script(request):
             return JSONResponse({"said": message})
         reply = RedirectResponse(inside(form.get("back", "")), 303)
@@ -440,7 +445,7 @@ async def _form(request: Request) -> dict[str, str]:
     except ValueError:
         message = "that is not a form of this dashboard"
         raise InvalidValue(message, hint="go back, and load the page again") from None
-    return {name: value.replace("\r\n", "\n")[:MOST_VALUE] for name, value in pairs}
+    return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 
 def _is_script(request: Request) -> bool:

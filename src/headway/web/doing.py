@@ -16,7 +16,7 @@ from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 from urllib.parse import quote, urlencode
 
 import msgspec
-from fastapi import Request, params
+from fastapi import Request, Response, params
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
@@ -69,13 +69,16 @@ class Doable:
             caller.every_tenant()
         self.action.reach(caller, values)
 
-    async def do(self, request: Request, caller: Caller, values: Values) -> None:
+    async def do(self, request: Request, caller: Caller, values: Values) -> Values:
         """Do it, as the route does.
 
         Args:
             request: of the form, for what else the route needs.
             caller: who was admitted with the route's permission.
             values: what the form says.
+
+        Returns:
+            The words and numbers of the route's reply, by name.
 
         Raises:
             HeadwayError: as the route raises.
@@ -102,7 +105,7 @@ class Doable:
             elif parameter.default is parameter.empty:
                 message = f"the action {self.action.name} gives no {name}"
                 raise InvariantBroken(message)
-        await self.action.endpoint(**given)
+        return _told(await self.action.endpoint(**given))
 
     def curl(self, base: str, values: Values, *, token: bool) -> str:
         """The same as a command of a shell.
@@ -180,6 +183,15 @@ def _read(hint: Any, value: object) -> object:  # noqa: ANN401  (an annotation)
         raise InvalidValue(told or "the form is not valid") from None
     except RequestValidationError as error:
         raise InvalidValue(str(error)[:400]) from None
+
+
+def _told(reply: object) -> Values:
+    body = bytes(reply.body) if isinstance(reply, Response) else b""
+    told: object = msgspec.json.decode(body) if body else None
+    if not isinstance(told, dict):
+        return {}
+    fields = cast("dict[str, object]", told)
+    return {name: str(one) for name, one in fields.items() if isinstance(one, str | int)}
 
 
 def _of_body(fault: Mapping[str, Any]) -> dict[str, Any]:

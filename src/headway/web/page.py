@@ -89,16 +89,16 @@ class Action:
     Attributes:
         name: unique among all actions; stands in the form's URL.
         label: of the button that opens the form.
-        title: of the form; `{gate}` and the like are filled in from `of`.
+        title: of the form; `{gate}` and the like are filled in from `of` and `prefill`.
         explains: what it does, in a sentence or two.
         endpoint: the function of an HTTP route, that checks and does it.
         call: makes the route's call of what the form says.
         of: what the button must name, such as ("gate",).
         fields: what the form asks.
         reach: refuses whom the route would refuse, by what the button names.
-        done: what is told when it is done; filled in as the title.
+        done: what is told when it is done; filled in from what the form and the reply say.
         danger: whether its buttons warn.
-        prefill: values of fields as things stand now.
+        prefill: values of fields, and of the title, as things stand now.
     """
 
     name: str

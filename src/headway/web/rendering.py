@@ -33,6 +33,8 @@ NONE = "\N{EN DASH}"
 """Stands where there is no value."""
 LONGEST = 120
 """Characters of a user's text that are shown; the middle of a longer one is left out."""
+MOST_WHOLE = 20_000
+"""Characters that are shown of what is shown whole."""
 _SEEN = {"\n": "⏎", "\t": "⇥", "\x1b": "␛", "\0": "␀"}
 """How control characters are shown; others, and marks that turn the writing, as one sign."""
 
@@ -65,7 +67,7 @@ def environment(package: str) -> Environment:
     )
     filters = cast("dict[str, object]", made.filters)
     filters |= {"when": when, "age": age, "left": left, "span": span, "number": number}
-    filters |= {"short": short, "url": _url, "name": name, "counted": counted}
+    filters |= {"short": short, "url": _url, "name": name, "counted": counted, "whole": whole}
     known = cast("dict[str, object]", made.globals)
     known |= {"static_url": static_url, "base": BASE, "link": link, "MAX_AT": MAX_AT}
     known |= {one.__name__: one for one in (charts.meter, charts.shares, charts.bars, charts.line)}
@@ -135,6 +137,16 @@ def name(text: object) -> Markup:
         return Markup("<bdi>{}</bdi>").format(seen)
     half = LONGEST // 2
     return Markup('<bdi title="{}">{}</bdi>').format(seen, f"{seen[:half]}…{seen[-half:]}")
+
+
+def whole(text: object, most: int = MOST_WHOLE) -> str:
+    """A text of users as it is, lines and all; nothing in it invisible."""
+    given = str(text)
+    seen = "".join(
+        one if one.isprintable() or one == "\n" else _SEEN.get(one, "\N{REPLACEMENT CHARACTER}")
+        for one in given[:most]
+    )
+    return seen if len(given) <= most else f"{seen}\n… and {len(given) - most} more characters"
 
 
 def counted(state: str, counts: Mapping[str, int]) -> tuple[str, int]:
