@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from headway.web.page import Page
-from headway.web.pages import gates, lanes, now
+from headway.web.pages import dead, gates, job, jobs, lanes, now, trail, workers
 
-PAGES: tuple[Page, ...] = (now.PAGE, lanes.PAGE, gates.PAGE)
+PAGES: tuple[Page, ...] = (
+    now.PAGE,
+    lanes.PAGE,
+    gates.PAGE,
+    jobs.PAGE,
+    job.PAGE,
+    dead.PAGE,
+    workers.PAGE,
+    trail.PAGE,
+)
 """Each page; a system brings its own besides."""

@@ -1,0 +1,216 @@
+"""Dead jobs, grouped by what they died of; retrying one, many, or all of a filter."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from headway.contract.views import JobView
+from headway.core.state import State
+from headway.server.access.permissions import Permission
+from headway.server.asking import numbered
+from headway.server.routes import moves as routes
+from headway.web.page import REASON, Action, Call, Facts, Field, Look, Page, Values, everyone
+from headway.web.pages.jobs import RETRY, find_jobs, hidden_error, query_of
+from headway.web.pages.lanes import int_of
+
+SAMPLE = 500
+"""Dead jobs, the newest, that are grouped."""
+LOOKS = 3
+"""Reads of one sample."""
+ROWS = 50
+"""Jobs of a group on a page."""
+AT_ONCE = 100
+"""Jobs of a group that one button retries: they are named in its address."""
+COUNTED = 1_000
+"""Jobs of a filter that are counted before they are retried."""
+LONGEST = 240
+"""Characters of an error by which it is grouped."""
+FILTERS = ("lane", "kind", "tenant")
+
+_VARIES = (
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
+    (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "<hex>"),
+    (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b", re.IGNORECASE), "<hex>"),
+    (re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"), "<address>"),
+    (re.compile(r"\d+(?:[.,:]\d+)*"), "<n>"),
+)
+"""What differs between two errors of one cause, and what stands for it."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Dead jobs of one error.
+
+    Attributes:
+        error: with what varies left out.
+        digest: of it, as it stands in the address.
+        jobs: of the sample, the newest first.
+    """
+
+    error: str
+    digest: str
+    jobs: list[JobView] = field(default_factory=list[JobView])
+
+    @property
+    def kinds(self) -> list[str]:
+        """Their kinds, the commonest first."""
+        return [one for one, _ in Counter(job.kind for job in self.jobs).most_common()]
+
+    @property
+    def lanes(self) -> list[str]:
+        """Their lanes, the commonest first."""
+        return [one for one, _ in Counter(job.lane for job in self.jobs).most_common()]
+
+    @property
+    def newest_at(self) -> int | None:
+        """When the last of them died."""
+        return max((one.finished_at or 0 for one in self.jobs), default=None)
+
+
+def error_of(job: JobView) -> str:
+    """What a job died of, in one line, with what varies left out.
+
+    The last line of a traceback says what was raised; a job that died without an error has only
+    the reason of its end.
+    """
+    text = job.error.strip() or job.reason.strip()
+    line = text.splitlines()[-1].strip() if text else "no reason is known"
+    for pattern, instead in _VARIES:
+        line = pattern.sub(instead, line[: 4 * LONGEST])
+    return line[:LONGEST]
+
+
+def group(jobs: Iterable[JobView]) -> list[Group]:
+    """Dead jobs by what they died of, the most first."""
+    found: dict[str, Group] = {}
+    for job in jobs:
+        error = error_of(job)
+        if error not in found:
+            found[error] = Group(error, hashlib.sha256(error.encode()).hexdigest()[:12])
+        found[error].jobs.append(job)
+    return sorted(found.values(), key=lambda one: -len(one.jobs))
+
+
+async def read(look: Look) -> Facts:
+    """The newest dead jobs that the caller sees, grouped; or one group of them."""
+    given = look.values
+    query = replace(
+        query_of(look, (State.DEAD,)),
+        newest=True,
+        cursor=numbered(given["cursor"] or None),
+        limit=SAMPLE,
+    )
+    page = await find_jobs(look, query, LOOKS)
+    jobs = [hidden_error(one) for one in page.rows if look.caller.sees(one)]
+    groups = group(jobs)
+    chosen = next((one for one in groups if one.digest == given["error"]), None)
+    return {
+        "groups": groups,
+        "chosen": chosen,
+        "rows": chosen.jobs[:ROWS] if chosen else [],
+        "ids": ",".join(one.id for one in chosen.jobs[:AT_ONCE]) if chosen else "",
+        "seen": len(jobs),
+        "more": page.cursor is not None,
+        "cursor": page.cursor,
+        "total": await _total(look),
+        "at_once": AT_ONCE,
+        "tenant": query.tenant or "",
+        "kept": {one: given[one] for one in FILTERS if given[one]},
+        "filter": {**dict.fromkeys(FILTERS, ""), **_filter(given), "tenant": query.tenant or ""},
+    }
+
+
+async def _total(look: Look) -> int | None:
+    """How many dead jobs there are, where the store counts them: in all, or in one lane."""
+    caller, given = look.caller, look.values
+    if Permission.OBSERVE not in caller.may or caller.tenants is not None:
+        return None
+    if given["kind"] or given["tenant"]:
+        return None
+    seen = await look.sight.overview()
+    if given["lane"]:
+        return next((n.counts.get("dead", 0) for n in seen.lanes if n.name == given["lane"]), 0)
+    return seen.stats.counts.get("dead", 0) if caller.lanes is None else None
+
+
+def _filter(values: Values) -> dict[str, str]:
+    return {one: values[one] for one in FILTERS if values.get(one)}
+
+
+def _ids(values: Values) -> Sequence[str]:
+    return [one for one in values.get("ids", "").split(",") if one]
+
+
+async def _counted(look: Look) -> Values:
+    return {"count": str(len(_ids(look.values)))}
+
+
+async def _fitting(look: Look) -> Values:
+    """How many dead jobs fit the filter, among a bounded number that is looked at."""
+    query = replace(query_of(look, (State.DEAD,)), limit=COUNTED)
+    page = await find_jobs(look, query, LOOKS)
+    fits = sum(map(look.caller.sees, page.rows))
+    what = ", ".join(f"{name} {value}" for name, value in _filter(look.values).items())
+    count = f"the first {fits}" if page.cursor is not None else f"all {fits}"
+    return {"limit": str(fits or 1), "count": count, "what": what or "any"}
+
+
+CHOSEN = Action(
+    name="retry-jobs",
+    label="Retry these",
+    title="Retry {count} dead jobs",
+    explains="Each begins a new life with all its attempts. One that is not dead any more is left "
+    "as it is.",
+    endpoint=routes.moves,
+    call=lambda values: Call(
+        body={"verb": "retry", "ids": _ids(values), "reason": values.get("reason", "")}
+    ),
+    done="{done} have a new life, {refused} were not dead any more, {unknown} are not there.",
+    of=("ids",),
+    prefill=_counted,
+)
+ALL = Action(
+    name="retry-all-dead",
+    label="Retry all",
+    title="Retry {count} dead jobs of {what}",
+    explains="Each begins a new life with all its attempts, the oldest arrival first.",
+    endpoint=routes.moves,
+    call=lambda values: Call(
+        body={
+            "verb": "retry",
+            "filter": _filter(values),
+            "limit": int_of(values, "limit"),
+            "reason": values.get("reason", ""),
+        }
+    ),
+    done="{done} have a new life, {refused} were not dead any more.",
+    of=FILTERS,
+    fields=(
+        Field(
+            name="limit",
+            label="At most",
+            kind="number",
+            required=True,
+            hint="So many fit, as far as was counted; up to 10000 at once.",
+        ),
+        REASON,
+    ),
+    prefill=_fitting,
+    danger=True,
+)
+
+PAGE = Page(
+    path="dead",
+    title="Dead",
+    template="dead.html",
+    fragments=("dead",),
+    read=read,
+    permission=Permission.READ,
+    reach=everyone,
+    params=(*FILTERS, "error", "cursor"),
+    actions=(RETRY, CHOSEN, ALL),
+)

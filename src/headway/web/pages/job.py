@@ -1,0 +1,194 @@
+"""One job: why it stands where it stands, its timeline, its runs, and what it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from headway.contract.views import JobQuery, JobsQuery, JobView, RunView
+from headway.core.check import is_job_id
+from headway.core.hidden import hidden_text
+from headway.core.job import derived_id
+from headway.core.state import FINAL, State
+from headway.server.access.permissions import Permission
+from headway.server.for_callers.sight import why_seen
+from headway.web.page import Facts, Look, Page, everyone
+from headway.web.pages import jobs
+from headway.web.sight import SLOW_S
+
+MOST_RUNS = 25
+"""Runs that are shown: the last."""
+LEAST_SHARE = 0.008
+"""Of the whole width, what a span of any length has at least: it must be seen."""
+ASKED = 3
+"""Jobs that asked a provider about a run that are looked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """A part of a job's time.
+
+    Attributes:
+        what: "waiting", "parked", "running" or "awaiting", as the style sheet colours it.
+        words: what it was doing.
+        ms: how long.
+        since: when it began, ms UTC, if it still goes on.
+    """
+
+    what: str
+    words: str
+    ms: int
+    since: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A line of the timeline: a run, or the wait for the next.
+
+    Attributes:
+        run: the run; None for the wait.
+        spans: what its time went into, in order.
+        parts: the same as parts of a bar as long as the longest line's.
+    """
+
+    run: RunView | None
+    spans: tuple[Span, ...]
+    parts: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What the bar says, for those who do not see it."""
+        return ", ".join(f"{one.words} {one.ms} ms" for one in self.spans) or "no time yet"
+
+
+async def read(look: Look) -> Facts:
+    """A job that the caller sees.
+
+    Raises:
+        UnknownJob: there is none.
+    """
+    job, why = await why_seen(look.service, look.caller, look.values["id"])
+    job = jobs.hidden_error(job)
+    job = replace(job, runs=tuple(replace(r, error=hidden_text(r.error)) for r in job.runs))
+    rows = timeline(job, why.now)
+
+    async def relatives() -> tuple[list[JobView], JobView | None]:
+        return await _follows(look, job), await _cause(look, job)
+
+    known = (job.id, job.run, job.life, job.state, look.caller.tenants, look.caller.lanes)
+    follows, cause = await look.sight.once(("relatives", *known), relatives, SLOW_S)
+    return {
+        "now": why.now,
+        "job": job,
+        "why": why,
+        "sentence": hidden_text(why.sentence),
+        "rows": rows,
+        "runs": len(job.runs),
+        "final": job.state in FINAL,
+        "carries": [
+            (name, jobs.carried(data))
+            for name, data in (
+                ("Arguments", job.args), ("Progress", job.progress), ("Result", job.result),
+            )
+            if data is not None
+        ],
+        "follows": follows,
+        "cause": cause,
+        "actions": jobs.actions_for(job.state),
+        "whole": Permission.OBSERVE in look.caller.may
+        and look.caller.tenants is None
+        and look.caller.lanes is None,
+    }  # fmt: skip
+
+
+def timeline(job: JobView, now: int) -> list[Row]:
+    """Where a job's time went: one line a run, and one for the wait that goes on.
+
+    Args:
+        job: with its runs.
+        now: the store's time, ms UTC.
+    """
+    rows = [Row(run=run, spans=_of_run(job, run, now)) for run in job.runs[-MOST_RUNS:]]
+    if job.state in {State.WAITING, State.PARKED}:
+        since = max(job.due_at, job.created_at)
+        held = job.state is State.PARKED or job.shown == "blocked"
+        what, words = ("parked", "at a gate") if held else ("waiting", "for a worker")
+        span = Span(what=what, words=words, ms=max(0, now - since), since=since)
+        rows.append(Row(run=None, spans=(span,)))
+    longest = max((sum(span.ms for span in row.spans) for row in rows), default=0) or 1
+    return [replace(row, parts=_parts(row.spans, longest)) for row in rows]
+
+
+def _parts(spans: Sequence[Span], longest: int) -> tuple[tuple[str, float], ...]:
+    parts = [(one.what, max(one.ms / longest, LEAST_SHARE)) for one in spans]
+    # In steps, so that what only grows is not sent with each look.
+    parts = [(what, round(part * 250) / 250 or LEAST_SHARE) for what, part in parts]
+    rest = max(0.0, 1.0 - sum(part for _, part in parts))
+    return (*parts, ("ground", rest))
+
+
+def _of_run(job: JobView, run: RunView, now: int) -> tuple[Span, ...]:
+    waited = max(0, run.claimed_at - max(run.due_at, job.created_at))
+    at_gates = min(waited, run.blocked_ms)
+    ended = now if run.ended_at is None else run.ended_at
+    handed = ended if run.handed_at is None else run.handed_at
+    lives = run.ended_at is None
+    running = run.claimed_at if lives and run.handed_at is None else None
+    spans = (
+        Span(what="parked", words="at a gate", ms=at_gates),
+        Span(what="waiting", words="for a worker", ms=waited - at_gates),
+        Span(what="running", words="ran", ms=max(0, handed - run.claimed_at), since=running),
+        Span(
+            what="awaiting",
+            words="awaited its end",
+            ms=max(0, ended - handed) if run.handed_at is not None else 0,
+            since=run.handed_at if lives else None,
+        ),
+    )
+    return tuple(one for one in spans if one.ms or one.since is not None)
+
+
+def _derived(job: JobView) -> list[str]:
+    """The ids that jobs have that follow from this one."""
+    runs = [run.run for run in job.runs[-MOST_RUNS:]]
+    found = [derived_id("on_final", job.id, life) for life in range(1, min(job.life, 20) + 1)]
+    if job.policy.on_accepted is not None:
+        found += [derived_id("on_accepted", job.id, run) for run in runs]
+    if job.policy.reconcile is not None:
+        found += [derived_id("reconcile", job.id, run, n) for run in runs for n in range(ASKED + 1)]
+    return found
+
+
+async def _follows(look: Look, job: JobView) -> list[JobView]:
+    page = await look.service.store.read(JobsQuery(ids=tuple(_derived(job)), limit=1_000))
+    return [one for one in page.rows if look.caller.sees(one)]
+
+
+async def _cause(look: Look, job: JobView) -> JobView | None:
+    """The job that this one follows from: its arguments name it, and its id proves it."""
+    try:
+        args = msgspec.json.decode(job.args, type=dict[str, object])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+    id = args.get("job")  # noqa: A001  (the field's word)
+    if not isinstance(id, str) or not is_job_id(id):
+        return None
+    found = await look.service.store.read(JobQuery(id=id))
+    if found is None or not look.caller.sees(found) or job.id not in _derived(found):
+        return None
+    return found
+
+
+PAGE = Page(
+    path="jobs/{id}",
+    title="Job",
+    template="job.html",
+    fragments=("why", "timeline", "facts"),
+    read=read,
+    permission=Permission.READ,
+    reach=everyone,
+    actions=(jobs.CANCEL, jobs.RETRY, jobs.RUN_NOW, jobs.EDIT, jobs.RETRY_EDITED),
+    menu=False,
+)

@@ -1,0 +1,289 @@
+"""Jobs: finding them by what they are, and what an operator does with one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from headway.contract.views import JobsQuery, JobView
+from headway.contract.views import Page as Rows
+from headway.core.check import is_job_id
+from headway.core.errors import InvalidValue
+from headway.core.hidden import HIDDEN, hidden_text, hidden_value
+from headway.core.state import FINAL, QUEUED, State
+from headway.server.access.permissions import Permission
+from headway.server.asking import numbered
+from headway.server.for_callers.bounded_page import bounded_page
+from headway.server.for_callers.sight import job_seen
+from headway.server.routes import moves as routes
+from headway.web.page import REASON, Action, Call, Facts, Field, Look, Page, Values, everyone
+from headway.web.pages.lanes import int_of
+from headway.web.sight import FRESH_S
+
+ROWS = 50
+"""Jobs of a page."""
+LOOKS = 3
+"""Reads of one page; each looks at a bounded number of jobs."""
+FILTERED_S = 2.0
+"""Seconds for which a search is given to others: it may look at many jobs that do not fit."""
+MOST_EDITED = 16_000
+"""Characters of arguments that a form shows to be changed."""
+FILTERS = ("lane", "kind", "tenant", "key", "subject")
+STATES = tuple(str(one) for one in State)
+
+
+async def read(look: Look) -> Facts:
+    """A page of jobs that the caller sees, the newest first."""
+    given, caller = look.values, look.caller
+    query = replace(
+        query_of(look, states_of(given["state"])),
+        newest=given["order"] != "oldest",
+        cursor=numbered(given["cursor"] or None),
+        limit=ROWS,
+    )
+    id = given["id"].strip()  # noqa: A001  (the field's word)
+    if id:
+        query = JobsQuery(ids=(id,) if is_job_id(id) else ())
+    page = await find_jobs(look, query)
+    fits = (one for one in page.rows if not query.states or one.state in query.states)
+    filtered = bool(query.states) or any(given[one] for one in (*FILTERS, "id"))
+    return {
+        "rows": [hidden_error(one) for one in fits if caller.sees(one)],
+        "cursor": page.cursor,
+        "filtered": filtered,
+        "states": STATES,
+        "counts": await _counts(look, query) if not id else {},
+        "tenant": query.tenant or "",
+        "filters": FILTERS,
+        "kept": {one: given[one] for one in (*FILTERS, "id") if given[one]},
+    }
+
+
+def query_of(look: Look, states: Sequence[State]) -> JobsQuery:
+    """The jobs that a page's filters ask for, within what the caller may see.
+
+    Raises:
+        Forbidden: the lane or the tenant is another's.
+    """
+    given, caller = look.values, look.caller
+    if given["lane"]:
+        caller.check_lane(given["lane"])
+    # Of a caller with several tenants the first is shown until another is chosen.
+    tenant = given["tenant"] or (caller.tenants[0] if caller.tenants else None)
+    return JobsQuery(
+        lane=given["lane"] or None,
+        tenant=caller.tenant(tenant),
+        kind=given["kind"] or None,
+        key=given.get("key") or None,
+        subject=given.get("subject") or None,
+        states=tuple(states),
+    )
+
+
+async def find_jobs(look: Look, query: JobsQuery, looks: int = LOOKS) -> Rows[JobView]:
+    """Jobs of a listing, after a bounded number of reads.
+
+    Returns:
+        Up to the query's limit, and a cursor if there may be more.
+    """
+
+    async def find() -> Rows[JobView]:
+        rows: list[JobView] = []
+        cursor = query.cursor
+        for _ in range(looks):
+            asked = replace(query, cursor=cursor, limit=query.limit - len(rows))
+            page = await bounded_page(look.service.store, asked)
+            rows += page.rows
+            cursor = page.cursor
+            if cursor is None or len(rows) >= query.limit:
+                break
+        return Rows(rows=tuple(rows), cursor=cursor)
+
+    if query.ids == ():
+        return Rows(rows=(), cursor=None)
+    plain = replace(query, newest=True, cursor=None, limit=100) == JobsQuery(newest=True)
+    return await look.sight.once(("jobs", query), find, FRESH_S if plain else FILTERED_S)
+
+
+async def _counts(look: Look, query: JobsQuery) -> dict[str, int]:
+    """Jobs by state, where the store counts them: of all, or of one lane."""
+    caller = look.caller
+    others = (query.tenant, query.kind, query.key, query.subject)
+    if Permission.OBSERVE not in caller.may or caller.tenants is not None or any(others):
+        return {}
+    seen = await look.sight.overview()
+    if query.lane is None:
+        return dict(seen.stats.counts) if caller.lanes is None else {}
+    return {
+        state: n for one in seen.lanes if one.name == query.lane for state, n in one.counts.items()
+    }
+
+
+def states_of(text: str) -> tuple[State, ...]:
+    """States of a query string, with commas between them.
+
+    Raises:
+        InvalidValue: one is no state.
+    """
+    names = [one.strip() for one in text.split(",") if one.strip()]
+    for one in names:
+        if one not in STATES:
+            message = f"{one[:40]!r} is not a state"
+            raise InvalidValue(message, hint=f"one of {', '.join(STATES)}")
+    return tuple(State(one) for one in dict.fromkeys(names))
+
+
+def hidden_error(job: JobView) -> JobView:
+    """A job without secrets in its reason and its error."""
+    return replace(job, reason=hidden_text(job.reason), error=hidden_text(job.error))
+
+
+def carried(data: bytes | None) -> str:
+    """JSON that a job carries, indented, with secrets masked; "" for none."""
+    if data is None:
+        return ""
+    try:
+        value = hidden_value(msgspec.json.decode(data))
+    except msgspec.DecodeError:
+        return hidden_text(data.decode(errors="replace"))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    # What cannot be seen stands as its escape: so it can be read, and edited without loss.
+    return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=2)
+
+
+def _reason(values: Values) -> dict[str, object]:
+    return {"reason": values.get("reason", "")}
+
+
+def _one(values: Values, body: dict[str, object]) -> Call:
+    return Call(path={"id": values["job"]}, body=body)
+
+
+CANCEL = Action(
+    name="cancel-job",
+    label="Cancel",
+    title="Cancel the job {job}",
+    explains="A queued job is cancelled at once. A running or awaiting one is asked, and ends "
+    "when its run or its deadline does.",
+    endpoint=routes.cancel,
+    call=lambda values: _one(values, _reason(values)),
+    done="Cancel: {answer}. The job is {state}.",
+    of=("job",),
+    danger=True,
+)
+RETRY = Action(
+    name="retry-job",
+    label="Retry",
+    title="Retry the job {job}",
+    explains="It begins a new life with all its attempts; its runs so far stay on its record.",
+    endpoint=routes.retry,
+    call=lambda values: _one(values, _reason(values)),
+    done="The job has a new life: it is {state}.",
+    of=("job",),
+)
+RUN_NOW = Action(
+    name="run-job-now",
+    label="Run now",
+    title="Make the job {job} due now",
+    explains="It does not wait for its time any more; every gate still holds.",
+    endpoint=routes.run_now,
+    call=lambda values: _one(values, _reason(values)),
+    done="The job is due now: it is {state}.",
+    of=("job",),
+)
+
+
+def _edit(values: Values) -> Call:
+    body = _reason(values)
+    if text := values.get("args", "").strip():
+        body["args"] = _arguments(text)
+    if values.get("priority", "").strip():
+        body["priority"] = int_of(values, "priority")
+    if due := values.get("due", "").strip():
+        body["due"] = due
+    return _one(values, body)
+
+
+def _arguments(text: str) -> dict[str, object]:
+    """Arguments as they were typed.
+
+    Raises:
+        InvalidValue: they are no JSON object, or have in them what stands for a secret.
+    """
+    if HIDDEN in text:
+        message = f"the arguments have {HIDDEN} in them, which stands for a secret"
+        raise InvalidValue(message, hint="write the value itself")
+    try:
+        return msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        message = f"the arguments are not a JSON object: {error}"
+        raise InvalidValue(message) from None
+
+
+async def _stored(look: Look) -> Values:
+    job = await job_seen(look.service, look.caller, look.values["job"])
+    text = carried(job.args)
+    fits = HIDDEN not in text and len(text) <= MOST_EDITED
+    return {"args": text if fits else "", "priority": str(job.priority)}
+
+
+_CHANGES = (
+    Field(
+        name="args",
+        label="Arguments",
+        kind="area",
+        hint="A JSON object, in place of all the old; empty: they stay as they are. It is empty "
+        "now if they have a secret in them or are long.",
+    ),
+    Field(name="priority", label="Priority", kind="number", hint="Smaller first."),
+    Field(name="due", label="Due", hint="20m, or 2026-12-01T10:00Z; empty: as it is."),
+    REASON,
+)
+RETRY_EDITED = Action(
+    name="edit-and-retry-job",
+    label="Edit and retry",
+    title="Edit and retry the job {job}",
+    explains="It begins a new life with these arguments; its runs so far stay on its record.",
+    endpoint=routes.retry,
+    call=_edit,
+    done="The job has a new life: it is {state}.",
+    of=("job",),
+    fields=_CHANGES,
+    prefill=_stored,
+)
+EDIT = Action(
+    name="edit-job",
+    label="Edit",
+    title="Edit the job {job}",
+    explains="It goes on waiting with these arguments, priority and due time.",
+    endpoint=routes.edit,
+    call=_edit,
+    done="The job is changed: it is {state}.",
+    of=("job",),
+    fields=_CHANGES,
+    prefill=_stored,
+)
+
+
+def actions_for(state: State) -> tuple[str, ...]:
+    """The names of the actions that apply to a state, the likeliest first."""
+    if state in {State.DEAD, State.CANCELLED}:
+        return RETRY.name, RETRY_EDITED.name
+    if state in FINAL:
+        return ()
+    return (RUN_NOW.name, EDIT.name, CANCEL.name) if state in QUEUED else (CANCEL.name,)
+
+
+PAGE = Page(
+    path="jobs",
+    title="Jobs",
+    template="jobs.html",
+    fragments=("states", "jobs"),
+    read=read,
+    permission=Permission.READ,
+    reach=everyone,
+    params=("id", "state", *FILTERS, "order", "cursor"),
+)

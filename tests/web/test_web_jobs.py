@@ -1,0 +1,546 @@
+"""Jobs: finding them, a job's own page, dead ones by error, workers and the trail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.contract.claims import Claimed, ClaimRequest
+from headway.contract.outcomes import Died, Failed, HandedOver, Outcome, SettleRequest, Succeeded
+from headway.contract.tokens import Role
+from headway.contract.views import JobQuery, JobView, RunView
+from headway.core.job import FollowUp, JobPolicy, NewJob, derived_id
+from headway.core.retry import RetryPolicy
+from headway.core.state import State
+from headway.web.pages.dead import error_of
+from headway.web.pages.job import timeline
+from tests.server.rig import Rig
+from tests.web.rig import HOSTILE, dashboard, do, signed_in
+from tests.web.test_web_access import declare
+from tests.web.test_web_pages import Tags, plain
+
+TRACEBACK = 'Traceback:\n  File "mail.py", line 7, in send\nTimeoutError: 7 s for ada@example.org'
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"
+
+
+@asynccontextmanager
+async def operating(url: str = "memory://") -> AsyncIterator[tuple[Rig, httpx.AsyncClient]]:
+    async with dashboard(url) as rig, signed_in(rig, Role.OPERATOR) as http:
+        yield rig, http
+
+
+class Worker:
+    """A worker that claims and settles by hand."""
+
+    def __init__(self, rig: Rig, name: str = "w") -> None:
+        self._rig, self._name, self._request = rig, name, 0
+
+    async def take(self, lane: str, n: int = 1) -> list[Claimed]:
+        self._request += 1
+        reply = await self._rig.store.claim(
+            ClaimRequest(
+                worker=self._name,
+                request=self._request,
+                lanes=((lane, 1),),
+                n=n,
+                free=n,
+                lease_ms=3_600_000,
+            )
+        )
+        return list(reply.jobs)
+
+    async def say(self, *outcomes: Outcome) -> None:
+        await self._rig.store.settle(SettleRequest(worker=self._name, outcomes=outcomes))
+
+    async def kill(self, lane: str, error: str = TRACEBACK, n: int = 1, reason: str = "no") -> None:
+        for one in await self.take(lane, n):
+            await self.say(Died(one.id, one.run, reason=reason, error=error))
+
+
+async def job_of(rig: Rig, made: str) -> JobView:
+    job = await rig.store.read(JobQuery(id=made))
+    assert job is not None
+    return job
+
+
+async def text_of(http: httpx.AsyncClient, path: str, **params: str) -> str:
+    reply = await http.get(path, params=params or None)
+    assert reply.status_code == 200, reply.text
+    return plain(reply.text)
+
+
+async def ids_on(http: httpx.AsyncClient, path: str, **params: str) -> list[str]:
+    """The jobs that a page has rows of, in its order."""
+    reply = await http.get(path, params=params or None)
+    assert reply.status_code == 200, reply.text
+    rows = reply.text.partition('<div id="')[2].split('<tr data-key="')[1:]
+    return [one.partition('"')[0] for one in rows]
+
+
+async def test_jobs_are_found_by_each_filter_and_their_page_is_in_the_address(url: str):
+    async with operating(url) as (rig, http):
+        mine: dict[str, Any] = {
+            "lane": "mail",
+            "kind": "send_mail",
+            "tenant": "acme",
+            "key": "k1",
+            "subject": "ada",
+        }
+        found = await rig.send(**mine)
+        other = await rig.send(lane="calls", kind="call", tenant="umbra", key="k2", subject="bob")
+        bare = await rig.send()
+        assert await ids_on(http, "/ui/jobs") == [bare, other, found]
+        assert await ids_on(http, "/ui/jobs", order="oldest") == [found, other, bare]
+        for name in ("lane", "kind", "tenant"):
+            assert await ids_on(http, "/ui/jobs", **{name: mine[name]}) == [found], name
+        for name in ("key", "subject"):
+            assert await ids_on(http, "/ui/jobs", tenant="acme", **{name: mine[name]}) == [found]
+            page = await text_of(http, "/ui/jobs", **{name: mine[name]})
+            assert "A key and a subject are a tenant's" in page
+        assert await ids_on(http, "/ui/jobs", id=other) == [other]
+        assert await ids_on(http, "/ui/jobs", id="nonsense") == []
+        await Worker(rig).take("calls")
+        assert await ids_on(http, "/ui/jobs", state="running") == [other]
+        assert await ids_on(http, "/ui/jobs", state="waiting,running", lane="calls") == [other]
+        assert "is not a state" in (await http.get("/ui/jobs?state=odd")).text
+
+
+async def test_a_listing_goes_on_from_its_cursor_and_has_every_job_once(url: str):
+    async with operating(url) as (rig, http):
+        jobs = [await rig.send(lane="bulk") for _ in range(53)]
+        reply = await http.get("/ui/jobs?lane=bulk")
+        seen = await ids_on(http, "/ui/jobs", lane="bulk")
+        after = reply.text.partition("cursor=")[2].partition('"')[0].partition("&")[0]
+        seen += await ids_on(http, "/ui/jobs", lane="bulk", cursor=after)
+        assert seen == jobs[::-1]
+        assert (await http.get("/ui/jobs?cursor=no")).status_code == 422
+
+
+async def test_a_waiting_job_says_why_and_its_place_in_line(url: str):
+    async with operating(url) as (rig, http):
+        await declare(rig, "lines", 1)
+        jobs = [await rig.send(lane="calls", gates=["lines"]) for _ in range(3)]
+        (holder,) = await Worker(rig).take("calls", 3)
+        waiting = [one for one in jobs if one != holder.id]
+        page = await text_of(http, f"/ui/jobs/{waiting[1]}")
+        why = await rig.ask(Role.VIEWER, f"/v1/jobs/{waiting[1]}/why")
+        assert why["sentence"].partition(",")[0] in page
+        assert why["place"] == 2
+        assert "2 in line" in page
+        assert "lines is full (1 of 1)" in page
+        assert "at a gate" in page
+
+
+async def test_the_timeline_has_a_bar_for_each_run_and_each_error_with_its_traceback(url: str):
+    async with operating(url) as (rig, http):
+        made = await rig.send(lane="calls", retry={"attempts": 2, "base": "0s", "cap": "0s"})
+        worker = Worker(rig)
+        (first,) = await worker.take("calls")
+        await worker.say(Failed(made, first.run, error=TRACEBACK, after_ms=0))
+        (second,) = await worker.take("calls")
+        await worker.say(HandedOver(made, second.run, key="at-provider"))
+        reply = await http.get(f"/ui/jobs/{made}")
+        page = plain(reply.text)
+        assert "Run 1 attempt 1" in page
+        assert "Run 2 attempt 2" in page
+        assert "failed" in page
+        assert "awaited its end" in page
+        assert 'File "mail.py", line 7, in send' in page
+        assert "<details" in reply.text
+        assert "<details open" not in reply.text
+        assert 'role="img" aria-label="' in reply.text
+        assert 'class="awaiting"' in reply.text
+
+
+def test_a_timeline_says_what_each_part_of_the_time_went_into():
+    def run(number: int, **more: Any) -> RunView:
+        facts: dict[str, Any] = {
+            "run": number, "attempt": number, "stage": "", "worker": "w", "handed_at": None,
+            "ended_at": None, "outcome": "", "error": "", "permits": {}, "blocked_ms": 0,
+        }  # fmt: skip
+        return RunView(**{**facts, **more})
+
+    first = run(1, due_at=1_000, claimed_at=11_000, blocked_ms=7_000, ended_at=12_000)
+    second = run(2, due_at=20_000, claimed_at=20_000, handed_at=21_000)
+    job = replace(dead(""), runs=(first, second), state=State.AWAITING, created_at=1_000)
+    one, two = timeline(job, now=25_000)
+    assert [(span.what, span.ms, span.since) for span in one.spans] == [
+        ("parked", 7_000, None),
+        ("waiting", 3_000, None),
+        ("running", 1_000, None),
+    ]
+    assert [(span.what, span.ms, span.since) for span in two.spans] == [
+        ("running", 1_000, None),
+        ("awaiting", 4_000, 21_000),
+    ]
+    # Bars are of one scale: the longest line fills its own.
+    assert sum(part for what, part in one.parts if what != "ground") == pytest.approx(1, abs=0.01)
+    assert dict(two.parts)["ground"] == pytest.approx(6 / 11, abs=0.02)
+    waiting = replace(job, runs=(), state=State.WAITING, due_at=5_000)
+    (now,) = timeline(waiting, now=9_000)
+    assert now.run is None
+    assert [(one.what, one.ms, one.since) for one in now.spans] == [("waiting", 4_000, 5_000)]
+    blocked = timeline(replace(waiting, shown="blocked"), now=9_000)
+    assert blocked[0].spans[0].what == "parked"
+    assert timeline(replace(waiting, state=State.SCHEDULED), now=1) == []
+
+
+async def test_arguments_are_shown_with_their_secrets_masked(url: str):
+    async with operating(url) as (rig, http):
+        args = {"to": "ada", "password": "hunter2", "deep": [{"api_key": "s3cret"}]}
+        made = await rig.send(args=args)
+        reply = await http.get(f"/ui/jobs/{made}")
+        assert "hunter2" not in reply.text
+        assert "s3cret" not in reply.text
+        assert '"password": "[hidden]"' in plain(reply.text)
+        assert '"to": "ada"' in plain(reply.text)
+        form = await http.get(f"/ui/-/do/edit-job?job={made}")
+        assert "hunter2" not in form.text
+        assert "[hidden]" not in form.text
+
+
+async def test_what_followed_a_job_and_its_cause_lead_to_each_other():
+    async with operating() as (rig, http):
+        policy = JobPolicy(on_final=FollowUp(kind="tell", lane="later"))
+        made = "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11"
+        await rig.store.enqueue([NewJob(id=made, kind="call", lane="calls", policy=policy)])
+        await Worker(rig).kill("calls")
+        follows = derived_id("on_final", made, 1)
+        assert f'href="/ui/jobs/{follows}"' in (await http.get(f"/ui/jobs/{made}")).text
+        assert f'href="/ui/jobs/{made}"' in (await http.get(f"/ui/jobs/{follows}")).text
+        # A job that only says so does not follow.
+        liar = await rig.send(args={"job": made})
+        assert f'href="/ui/jobs/{made}"' not in (await http.get(f"/ui/jobs/{liar}")).text
+
+
+async def test_a_job_is_cancelled_made_due_edited_and_retried_with_other_arguments(url: str):
+    async with operating(url) as (rig, http):
+        made = await rig.send(lane="calls", due="1h", args={"n": 1})
+        page = f"/ui/jobs/{made}"
+        assert "Run now…" in await text_of(http, page)
+        reply = await do(
+            http, f"/ui/-/do/run-job-now?job={made}&back={page}", reason="it is urgent"
+        )
+        assert reply.headers["location"] == page
+        assert "The job is due now: it is waiting." in await text_of(http, page)
+        assert "it is urgent" in await text_of(http, page)
+        assert "Run now" in await text_of(http, page)
+        path = f"/ui/-/do/edit-job?job={made}"
+        assert "n&#34;: 1" in (await http.get(path)).text
+        await do(http, path, args='{"n": 2}', priority="7")
+        job = await job_of(rig, made)
+        assert (json.loads(job.args), job.priority) == ({"n": 2}, 7)
+        assert '"n": 2' in await text_of(http, page)
+        await do(http, f"/ui/-/do/cancel-job?job={made}", reason="no more")
+        assert (await job_of(rig, made)).state is State.CANCELLED
+        text = await text_of(http, page)
+        assert "Edit and retry…" in text
+        assert "Cancel…" not in text
+        reply = await do(http, f"/ui/-/do/edit-and-retry-job?job={made}", args='{"n": 3}', due="2h")
+        assert reply.status_code == 303
+        job = await job_of(rig, made)
+        assert (job.state, job.life, json.loads(job.args)) == (State.SCHEDULED, 2, {"n": 3})
+        assert "life 2" in await text_of(http, page)
+
+
+async def test_arguments_that_are_none_or_hold_a_mask_are_refused_in_the_form():
+    async with operating() as (rig, http):
+        made = await rig.send(args={"n": 1})
+        for text, told in (
+            ("[1]", "not a JSON object"),
+            ("{", "not a JSON object"),
+            ('{"password": "[hidden]"}', "stands for a secret"),
+        ):
+            reply = await do(http, f"/ui/-/do/edit-job?job={made}", args=text)
+            assert reply.status_code == 422
+            assert told in plain(reply.text)
+            assert json.loads((await job_of(rig, made)).args) == {"n": 1}
+        long = json.dumps({"text": "y" * 9_000})
+        await do(http, f"/ui/-/do/edit-job?job={made}", args=long)
+        assert (await job_of(rig, made)).args == json.dumps(
+            json.loads(long), separators=(",", ":")
+        ).encode()
+
+
+async def test_an_action_leads_back_to_the_page_of_its_job():
+    async with operating() as (rig, http):
+        made = await rig.send()
+        reply = await http.get(f"/ui/jobs/{made}")
+        assert f"back=%2Fui%2Fjobs%2F{made}" in reply.text
+
+
+def test_errors_of_one_cause_are_one_whatever_varies_in_them():
+    same = {
+        error_of(dead(f"Traceback:\n  line 4\nTimeoutError: {text}"))
+        for text in ("7 s for ada@example.org", "12.5 s for bob@example.com")
+    }
+    assert same == {"TimeoutError: <n> s for <address>"}
+    assert error_of(dead("", "no answer at 0x7f3a")) == "no answer at <hex>"
+    assert error_of(dead("job 0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11 is away")) == "job <id> is away"
+    assert error_of(dead("")) == "no reason is known"
+    assert error_of(dead("KeyError: a")) != error_of(dead("KeyError: b"))
+
+
+def dead(error: str, reason: str = "") -> JobView:
+    return JobView(
+        id="i", kind="k", lane="l", tenant="", subject=None, stage="", state=State.DEAD,
+        shown="dead", priority=1, due_at=0, created_at=0, expires_at=None, finished_at=0,
+        deadline_at=None, args=b"{}", result=None, progress=None, key=None, gates=(),
+        policy=JobPolicy(retry=RetryPolicy()), run=1, attempt=1, life=1, reason=reason,
+        error=error, parked_at=None, worker=None, cancel_requested=False, in_doubt=False,
+        entry=None, fired_at=None, cascade=None, seq=1,
+    )  # fmt: skip
+
+
+async def test_dead_jobs_are_grouped_by_error_and_one_many_or_all_of_a_filter_are_retried(url: str):
+    async with operating(url) as (rig, http):
+        worker = Worker(rig)
+        for lane, n in (("mail", 4), ("sms", 2)):
+            for _ in range(n):
+                await rig.send(lane=lane)
+            for i in range(n):
+                await worker.kill(lane, f"boom\nTimeoutError: after {i} s")
+        await rig.send(lane="mail")
+        await worker.kill("mail", "KeyError: 'to'")
+        reply = await http.get("/ui/dead")
+        text = plain(reply.text)
+        assert "7 dead jobs" in text
+        assert "6 jobs TimeoutError: after <n> s" in text
+        assert "1 job KeyError: 'to'" in text
+        assert text.index("6 jobs") < text.index("1 job KeyError")
+        assert "name a lane, kind or tenant" in text
+        digest = reply.text.partition("error=")[2][:12]
+        group = "/ui/dead?error=" + digest
+        ids = await ids_on(http, group)
+        assert len(ids) == 6
+        assert "Retry these 6…" in await text_of(http, group)
+        # One.
+        await do(http, f"/ui/-/do/retry-job?job={ids[0]}")
+        assert (await job_of(rig, ids[0])).state is State.WAITING
+        assert len(await ids_on(http, group)) == 5
+        # Many, as a browser sends ticked boxes.
+        many = f"/ui/-/do/retry-jobs?ids={ids[1]}&ids={ids[2]}"
+        assert "Retry 2 dead jobs" in await text_of(http, many)
+        reply = await do(http, many, reason="the server is back")
+        assert "2 have a new life" in await text_of(http, reply.headers["location"])
+        for one in ids[1:3]:
+            job = await job_of(rig, one)
+            assert (job.state, job.life) == (State.WAITING, 2)
+            assert job.trail[-1].reason == "the server is back"
+        # All of a filter: it asks first, and says how many.
+        left = await ids_on(http, "/ui/dead", lane="mail", error=digest)
+        path = "/ui/-/do/retry-all-dead?lane=mail"
+        asked = await text_of(http, path)
+        assert f"Retry all {len(left) + 1} dead jobs of lane mail" in asked
+        assert "4 dead jobs" in await text_of(http, "/ui/dead")
+        assert f'name="limit" value="{len(left) + 1}"' in (await http.get(path)).text
+        await do(http, path, reason="all", limit=str(len(left) + 1))
+        for one in left:
+            assert (await job_of(rig, one)).state is State.WAITING
+        assert "No job is dead that fits." in await text_of(http, "/ui/dead", lane="mail")
+
+
+async def test_counts_of_dead_jobs_say_of_how_many_they_are(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("headway.web.pages.dead.SAMPLE", 3)
+    async with operating() as (rig, http):
+        worker = Worker(rig)
+        for _ in range(5):
+            await rig.send(lane="mail", kind="post")
+            await worker.kill("mail", "boom")
+        text = await text_of(http, "/ui/dead")
+        assert "5 dead jobs; the errors are those of the 3 newest" in text
+        assert "3 jobs boom" in text
+        assert "of the 3 newest that were found: there may be more" in await text_of(
+            http, "/ui/dead", kind="post"
+        )
+        after = (await http.get("/ui/dead")).text.partition("cursor=")[2].partition('"')[0]
+        assert "2 jobs boom" in await text_of(http, "/ui/dead", cursor=after)
+
+
+async def test_workers_show_what_each_runs_and_since_when(url: str):
+    async with operating(url) as (rig, http):
+        await rig.send(lane="calls", kind="dial")
+        await rig.send(lane="mail")
+        ada, bob = Worker(rig, "ada"), Worker(rig, "bob")
+        (job,) = await ada.take("calls")
+        await bob.take("mail")
+        text = await text_of(http, "/ui/workers")
+        assert "2 live, 2 jobs in their hands" in text
+        ada_row = text.partition("ada")[2].partition("bob")[0]
+        assert job.id[-8:] in ada_row
+        assert "dial for" in ada_row
+        assert "calls" in ada_row
+        assert "bob" not in (await text_of(http, "/ui/workers", q="calls")).partition("Worker")[2]
+
+
+async def test_a_worker_without_a_job_runs_nothing():
+    async with operating() as (rig, http):
+        await rig.send(lane="calls")
+        ada = Worker(rig, "ada")
+        (job,) = await ada.take("calls")
+        await ada.say(Succeeded(job.id, job.run))
+        assert "ada nothing calls" in await text_of(http, "/ui/workers")
+
+
+async def test_the_trail_says_who_did_what_of_one_target_or_by_one_author(url: str):
+    async with operating(url) as (rig, http):
+        await declare(rig, "lines", 1)
+        made = await rig.send(due="1h")
+        await do(http, "/ui/-/do/close-gate?gate=lines", reason="noon")
+        await do(http, f"/ui/-/do/cancel-job?job={made}", reason="no more")
+        text = await text_of(http, "/ui/trail")
+        assert text.index("no more") < text.index("noon")
+        only = await text_of(http, "/ui/trail", target="lines")
+        assert "noon" in only
+        assert "no more" not in only
+        reply = await http.get("/ui/trail", params={"target": made})
+        assert f'href="/ui/jobs/{made}"' in reply.text
+        assert "noon" not in reply.text
+        by = await text_of(http, "/ui/trail", author="a test")
+        assert "declare gate" in by
+        assert "noon" not in by
+        assert "No line fits" in await text_of(http, "/ui/trail", author="nobody")
+
+
+async def test_the_trail_goes_on_from_its_cursor():
+    async with operating() as (rig, http):
+        made = await rig.send(due="1h")
+        for n in range(55):
+            body = {"priority": n, "reason": f"why {n}."}
+            await rig.call(Role.OPERATOR, "POST", f"/v1/jobs/{made}/edit", body)
+        for params in ({"target": made}, {"target": made, "author": "operator"}):
+            reply = await http.get("/ui/trail", params=params)
+            assert "why 54." in reply.text
+            assert "why 5." in reply.text
+            assert "why 4." not in reply.text
+            after = reply.text.partition("cursor=")[2].partition('"')[0].partition("&")[0]
+            rest = await text_of(http, "/ui/trail", cursor=after, **params)
+            assert "why 4." in rest
+            assert "why 5." not in rest
+
+
+async def test_a_viewer_sees_every_page_without_a_button():
+    async with dashboard() as rig, signed_in(rig, Role.VIEWER) as http:
+        await rig.send(lane="mail")
+        await Worker(rig).kill("mail")
+        made = await rig.send(lane="mail", due="1h")
+        reply = await http.get("/ui/dead")
+        digest = reply.text.partition("error=")[2][:12]
+        for path in (
+            "/ui/jobs",
+            f"/ui/jobs/{made}",
+            "/ui/dead",
+            "/ui/dead?lane=mail",
+            f"/ui/dead?error={digest}",
+            "/ui/workers",
+            "/ui/trail",
+        ):
+            reply = await http.get(path)
+            assert reply.status_code == 200
+            assert "data-ask" not in reply.text, path
+            assert "checkbox" not in reply.text, path
+            assert "Retry" not in plain(reply.text), path
+        form = await http.get(f"/ui/-/do/cancel-job?job={made}")
+        assert form.status_code == 403
+
+
+async def test_a_tenants_token_sees_and_moves_its_own_jobs_alone(url: str):
+    async with dashboard(url) as rig:
+        own = await rig.send(lane="mail", tenant="acme", kind="own")
+        other = await rig.send(lane="mail", tenant="umbra", kind="other")
+        text = await rig.token(Role.OPERATOR, name="acme", tenants=["acme"])
+        async with signed_in(rig, text) as http:
+            assert await ids_on(http, "/ui/jobs") == [own]
+            assert await ids_on(http, "/ui/jobs", lane="mail") == [own]
+            assert (await http.get("/ui/jobs?tenant=umbra")).status_code == 403
+            assert await ids_on(http, "/ui/jobs", id=other) == []
+            assert (await http.get(f"/ui/jobs/{own}")).status_code == 200
+            assert (await http.get(f"/ui/jobs/{other}")).status_code == 404
+            for name in ("cancel-job", "run-job-now", "edit-job"):
+                path = f"/ui/-/do/{name}"
+                form = await http.get(path, params={"job": own})
+                assert form.status_code == 200
+                token = form.text.partition('name="form" value="')[2].partition('"')[0]
+                data = {"form": token, "job": other, "priority": "1"}
+                assert (await http.post(path, data=data)).status_code == 404, name
+            assert (await http.get(f"/ui/-/do/edit-job?job={other}")).status_code == 404
+            assert (await job_of(rig, other)).state is State.WAITING
+            worker = Worker(rig)
+            await worker.kill("mail", n=2)
+            assert "1 dead job" in await text_of(http, "/ui/dead")
+            assert (await http.get("/ui/dead?tenant=umbra")).status_code == 403
+            for path in ("/ui/workers", "/ui/trail"):
+                assert (await http.get(path)).status_code == 403
+            await do(http, f"/ui/-/do/retry-jobs?ids={own},{other}")
+            await do(http, "/ui/-/do/retry-all-dead?tenant=acme", limit="9")
+            assert (await job_of(rig, own)).state is State.WAITING
+            assert (await job_of(rig, other)).state is State.DEAD
+
+
+async def test_a_lanes_token_sees_the_jobs_of_its_lanes_alone():
+    async with dashboard() as rig:
+        own, other = await rig.send(lane="mail-1"), await rig.send(lane="calls")
+        text = await rig.token(Role.OPERATOR, name="mailer", lanes=["mail-*"])
+        async with signed_in(rig, text) as http:
+            assert await ids_on(http, "/ui/jobs") == [own]
+            assert (await http.get("/ui/jobs?lane=calls")).status_code == 403
+            assert (await http.get(f"/ui/jobs/{other}")).status_code == 404
+            assert (await http.get("/ui/dead?lane=calls")).status_code == 403
+
+
+async def test_a_token_of_several_tenants_chooses_one():
+    async with dashboard() as rig:
+        first = await rig.send(tenant="acme")
+        second = await rig.send(tenant="umbra")
+        text = await rig.token(Role.VIEWER, name="two", tenants=["acme", "umbra"])
+        async with signed_in(rig, text) as http:
+            assert await ids_on(http, "/ui/jobs") == [first]
+            assert await ids_on(http, "/ui/jobs", tenant="umbra") == [second]
+
+
+async def test_hostile_texts_in_every_field_of_a_job_are_shown_as_text():
+    async with operating() as (rig, http):
+        worker = Worker(rig, "w" + HOSTILE[1])
+        for i, evil in enumerate((*HOSTILE, "<b9>" * 125)):
+            lane, key = f"l{i} {evil}"[:512], f"k{i} {evil}"[:512]
+            job = {"lane": lane, "kind": evil, "tenant": evil, "subject": evil, "key": key}
+            made = await rig.send(**job, args={evil: [evil], "html": evil})
+            await worker.kill(lane, f"Traceback {evil}\nError: {evil}", reason=evil[:100])
+            await rig.call(Role.OPERATOR, "POST", f"/v1/jobs/{made}/retry", {"reason": evil})
+            await worker.kill(lane, f"Traceback {evil}\nError: {evil}", reason=evil[:100])
+            reply = await http.get("/ui/dead", params={"lane": lane})
+            digest = reply.text.partition("error=")[2][:12]
+            for path, query in (
+                ("/ui/jobs", {}),
+                ("/ui/jobs", {one: job[one] for one in ("tenant", "key")}),
+                ("/ui/jobs", {one: job[one] for one in ("lane", "kind", "tenant", "subject")}),
+                (f"/ui/jobs/{made}", {}),
+                ("/ui/dead", {"lane": lane}),
+                ("/ui/dead", {"error": digest, "lane": lane}),
+                ("/ui/workers", {}),
+                ("/ui/workers", {"q": evil}),
+                ("/ui/trail", {}),
+                ("/ui/trail", {"author": evil, "target": evil}),
+                (f"/ui/-/do/edit-and-retry-job?job={made}", {}),
+                ("/ui/-/do/retry-all-dead", {"lane": lane}),
+            ):
+                reply = await http.get(path, params=query or None)
+                assert reply.status_code == 200, (path, query, reply.text[-300:])
+                seen = Tags(reply.text)
+                assert seen.scripts == 1
+                assert not {"img", "b9"} & seen.names
+                assert not [one for one in seen.attributes if one.startswith("on")]
+                assert not [one for one in seen.links if one.startswith("javascript")]
+                for sign in ("\x1b", "\x07", "\N{RIGHT-TO-LEFT OVERRIDE}"):
+                    assert sign not in seen.text, (path, sign)
