@@ -24,8 +24,6 @@ NO_SUCH_PHONE = frozenset({"21211", "21614", "30005", "30006"})
 
 Source: Twilio, "Error and Warning Dictionary".
 """
-OPTED_OUT = frozenset({"21610"})
-"""Of a number that has replied STOP; its owner can come back by START."""
 LIMITED = frozenset({"14107", "20429", "21611", "30001"})
 """Of too many requests or messages at once, and of full queues."""
 
