@@ -29,6 +29,8 @@ ENTRIES, REPOSITORIES, LIMIT, LEASE_S = 30, 10, 4, 6.0
 SLACK_S = 20.0
 """For what takes no time on a machine that has nothing else to do."""
 PATIENCE_S = 120.0
+EDIT_S = 15.0
+"""An edit that takes longer is shown with what the services said meanwhile."""
 KINDS = ("plain", "plain", "plain", "failing", "leaving", "stubborn")
 SETTINGS = """store = "{store}"
 log_level = "error"
@@ -67,6 +69,7 @@ class Rig:
     def __init__(self, folder: Path, site: Site, draw: random.Random) -> None:
         self.folder = folder
         self.seen = Seen()
+        self.is_embedded = site.url.startswith("sqlite")
         self.ports = [free_port(), free_port()]
         self.services: dict[int, subprocess.Popen[bytes]] = {}
         (folder / "headway.toml").write_text(SETTINGS.format(store=site.url, lease=LEASE_S))
@@ -232,6 +235,10 @@ class Rig:
         took = self.until(lambda: not those & _with_session(), "sessions gone", LEASE_S)
         self.seen.lines.append(f"stopped: {len(those)} processes of sessions gone in {took:.1f} s")
         self.watch(2 * LEASE_S - min(took, LEASE_S))
+        if which and not self.is_embedded:
+            # Whatever the one that is stopped holds, the other one applies an edit. On SQLite it
+            # may wait until the first goes on.
+            self.edit()
         service.send_signal(signal.SIGCONT)
         self.seen.events["stopped"] += 1
 
@@ -247,6 +254,10 @@ class Rig:
             return any(one["id"] == f"e{number}" and new in one["schedule"] for one in rows)
 
         took = self.until(applied, "an edit holds")
+        if took > EDIT_S:
+            waits = (self.folder / "state" / "logs" / "dispatcher.log").read_text().splitlines()
+            said = [one for one in waits if "edits wait" in one or "file applied" in one]
+            self.seen.lines += said[-6:]
         self.seen.events["edited"] += 1
         self.seen.lines.append(f"an edit held after {took:.1f} s")
 

@@ -70,6 +70,19 @@ def test_a_dispatch_that_waits_says_which_sessions_could_not_be_started(
     assert "does not appear to be a git repository" in result["errors"][0]["error"]
 
 
+def test_a_dispatch_that_waits_counts_what_was_locked_meanwhile(
+    headway: Headway, folder: Path, repository: Path
+) -> None:
+    write(folder, entry("a", repository), entry("b", repository))
+    assert headway("migrate").code == 0
+    result = headway("automations", "dispatch", "--wait", "--json").document
+    assert result["dispatched"] == 1
+    assert result["skipped"] == {"not_due": 0, "locked": 1, "concurrency_limit": 0, "disabled": 0}
+    # Nothing of it is lost.
+    again = headway("automations", "dispatch", "--wait", "--json").document
+    assert (again["dispatched"], again["skipped"]["not_due"]) == (1, 1)
+
+
 def test_sessions_go_on_behind_a_dispatch_that_has_returned(
     headway: Headway, folder: Path, repository: Path
 ) -> None:

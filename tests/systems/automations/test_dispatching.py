@@ -14,9 +14,11 @@ from urllib.parse import quote
 import pytest
 
 from headway.app import App
-from headway.contract.definitions import DefineRequest
+from headway.contract.definitions import DeclareEntry, DefineRequest
 from headway.contract.views import JobsQuery, TimetableQuery
+from headway.core.errors import StoreUnavailable
 from headway.core.state import State
+from headway.core.timetable.text import format_schedule
 from headway.runtime.timing import REAL
 from headway.systems.automations import make
 from tests.server.rig import Rig, serving
@@ -262,6 +264,60 @@ async def test_an_entry_that_another_server_removed_meanwhile_keeps_no_edit_from
         await one.until(removed)
         one.write(good, entry("new", repository))
         await one.ended("new")
+
+
+async def test_an_edit_made_while_a_former_one_is_applied_is_not_replaced_by_that(
+    tmp_path, repository, monkeypatch
+):
+    url = f"sqlite:///{tmp_path}/h.db"
+    async with service(tmp_path, url, entry("a", repository, schedule="1h")) as one:
+        store = one.rig.store
+        read, define = store.read, store.define
+        declared: list[str] = []
+
+        async def stopped_meanwhile(query: Any) -> Any:
+            known = await read(query)
+            if isinstance(query, TimetableQuery):
+                monkeypatch.setattr(store, "read", read)
+                one.write(entry("a", repository, schedule="3h"))
+            return known
+
+        async def noted(request: DefineRequest) -> int:
+            declared.extend(
+                format_schedule(item.spec.schedule)
+                for item in request.items
+                if isinstance(item, DeclareEntry)
+            )
+            return await define(request)
+
+        async def applied() -> bool:
+            (view,) = await read(TimetableQuery())
+            return format_schedule(view.spec.schedule) == "every 3h"
+
+        monkeypatch.setattr(store, "define", noted)
+        monkeypatch.setattr(store, "read", stopped_meanwhile)
+        one.write(entry("a", repository, schedule="2h"))
+        await one.until(applied)
+        assert declared == ["every 3h"]
+
+
+async def test_an_edit_waits_for_a_store_that_refuses_it(tmp_path, repository, monkeypatch):
+    url = f"sqlite:///{tmp_path}/h.db"
+    async with service(tmp_path, url, entry("a", repository, schedule="at 09:00")) as one:
+        store = one.rig.store
+        define, refused = store.define, list[DefineRequest]()
+
+        async def busy(request: DefineRequest) -> int:
+            refused.append(request)
+            if len(refused) == 3:
+                monkeypatch.setattr(store, "define", define)
+            message = "the turn did not come in time"
+            raise StoreUnavailable(message)
+
+        monkeypatch.setattr(store, "define", busy)
+        one.write(entry("new", repository))
+        await one.ended("new")
+        assert len(refused) == 3
 
 
 async def test_an_edit_that_a_session_reads_first_is_applied_all_the_same(tmp_path, repository):

@@ -259,16 +259,13 @@ class Dispatcher:
         Raises:
             StoreError: the store cannot do it now.
         """
-        revision = self.revision
         known = await entries_of(store)
+        now = (await store.read(StatsQuery())).now
+        # What this process read before must not replace what another has applied meanwhile.
+        self.read()
+        revision = self.revision
         if self.notices is not None:
             self.notices.add_faults(self.faults)
-        now = (await store.read(StatsQuery())).now
-        self.read()
-        if self.revision != revision:
-            # What this process read before must not replace what another has applied meanwhile.
-            await self.sync(store)
-            return
         failed = self.failed_for_good(known.values())
         enabled = {one.id: one for one in self.enabled() if one.id not in failed}
         items: list[Item] = [DeclareGate(spec=spec) for spec in self.gates()]
