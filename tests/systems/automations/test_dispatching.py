@@ -301,6 +301,18 @@ async def test_an_edit_made_while_a_former_one_is_applied_is_not_replaced_by_tha
         assert declared == ["every 3h"]
 
 
+async def test_an_edit_to_a_shorter_interval_fires_by_it(tmp_path, repository):
+    url = f"sqlite:///{tmp_path}/h.db"
+    async with service(tmp_path, url, entry("a", repository, schedule="9h")) as one:
+        await one.ended("a")
+        one.write(entry("a", repository, schedule="1s"))
+
+        async def spawned() -> bool:
+            return (await one.get("/dispatcher/metrics"))["totalAutomationsSpawned"] >= 2
+
+        await one.until(spawned)
+
+
 async def test_an_edit_waits_for_a_store_that_refuses_it(tmp_path, repository, monkeypatch):
     url = f"sqlite:///{tmp_path}/h.db"
     async with service(tmp_path, url, entry("a", repository, schedule="at 09:00")) as one:

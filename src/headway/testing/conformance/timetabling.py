@@ -199,6 +199,19 @@ class TimetableGroup(ConformanceGroup):
         rig.clock.advance(MINUTE_MS)
         assert (await declare(rig)).ahead_until == minute(6)
 
+    async def test_changed_schedule_fires_before_the_next_fire_of_the_former_one(
+        self, rig: Rig
+    ) -> None:
+        old = await declare(rig, 30 * MINUTE_MS)
+        await fire(rig, old.revision, 30)
+        rig.clock.advance(MINUTE_MS)
+        new = await declare(rig, 2 * MINUTE_MS)
+        assert len((await fire(rig, new.revision, 2, 4)).fired) == 2
+        await rig.define(RemoveEntry(name=NAME))
+        rig.clock.advance(MINUTE_MS)
+        again = await declare(rig, MINUTE_MS)
+        assert len((await fire(rig, again.revision, 3)).fired) == 1
+
     async def test_changed_entry_leaves_a_fire_that_is_to_be_tried_again(self, rig: Rig) -> None:
         old = await declare(rig)
         await fire(rig, old.revision, 1, 2)

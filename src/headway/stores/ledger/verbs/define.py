@@ -201,6 +201,9 @@ def _declare_entry(step: Step, item: DeclareEntry, request: DefineRequest) -> Di
     # A new schedule has missed nothing; the same one still makes up for an outage.
     same = row.spec is not None and row.spec.schedule == spec.schedule
     row.ahead_until = None if same else step.ledger.now
+    if not same and row.last_fired is not None:
+        # Up to the next fire of the former schedule, too, the new one fires.
+        row.last_fired = min(row.last_fired, step.ledger.now)
     row.spec = spec
     row.revision += 1
     step.ledger.entries.save(row)

@@ -55,6 +55,10 @@ function EntryChanges.declare(step, spec)
   row.ahead_until = nil
   if not same then
     row.ahead_until = Time.now
+    -- Up to the next fire of the former schedule, too, the new one fires.
+    if row.last_fired ~= nil then
+      row.last_fired = math.min(row.last_fired, Time.now)
+    end
   end
   row.spec = spec
   row.revision = row.revision + 1
