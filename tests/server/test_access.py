@@ -93,6 +93,7 @@ EXPECTED = {
     "DELETE /v1/timetable/{name:path}": Expected(DEFINE, Reach.ENTRY),
     "POST /v1/timetable/{name:path}/enable": Expected(DEFINE, Reach.ENTRY),
     "POST /v1/timetable/{name:path}/disable": Expected(DEFINE, Reach.ENTRY),
+    "POST /v1/timetable/{name:path}/fire": Expected(SEND, Reach.ENTRY),
     "GET /v1/workers": Expected(OBSERVE, Reach.WHOLE),
     "GET /v1/stats": Expected(OBSERVE, Reach.WHOLE),
     "GET /v1/trail": Expected(OBSERVE, Reach.WHOLE),

@@ -115,6 +115,7 @@ async def test_gates_are_found_by_their_exact_names(rig: Rig):
         ("DELETE", "/v1/timetable/nobody", None, 404, "unknown_entry"),
         ("POST", "/v1/timetable/nobody/enable", None, 404, "unknown_entry"),
         ("POST", "/v1/timetable/nobody/disable", None, 404, "unknown_entry"),
+        ("POST", "/v1/timetable/nobody/fire", None, 404, "unknown_entry"),
         ("PUT", "/v1/timetable/e", {"schedule": "x", "job": {"kind": "a"}}, 422, "invalid_value"),
         ("PUT", "/v1/timetable/e", {**ENTRY, "schedule": "every 1ms"}, 422, "invalid_value"),
         ("PUT", "/v1/timetable/e", {**ENTRY, "job": WITH_KEY}, 422, "invalid_value"),
@@ -271,6 +272,24 @@ async def test_an_entry_is_declared_listed_switched_and_removed(rig: Rig):
     assert (await rig.ask(VIEWER, path))["spec"]["enabled"] is True
     await done(rig, "DELETE", path)
     assert (await rig.ask(VIEWER, "/v1/timetable"))["rows"] == []
+
+
+async def test_an_entry_is_fired_now_beside_the_timetable_once_for_each_repeat_key(rig: Rig):
+    job = {"kind": "clean", "lane": "nightly", "args": {"deep": True}}
+    await done(rig, "PUT", "/v1/timetable/e", {"schedule": "every 1h", "job": job})
+    await done(rig, "POST", "/v1/timetable/e/disable")
+    keyed = {"headers": {"Idempotency-Key": "k"}}
+    made = [
+        await rig.call(OPERATOR, "POST", "/v1/timetable/e/fire", **more)
+        for more in ({}, {}, keyed, keyed)
+    ]
+    assert [one.status_code for one in made] == [201, 201, 201, 200]
+    assert [one.json()["created"] for one in made] == [True, True, True, False]
+    rows = (await rig.ask(VIEWER, "/v1/jobs", lane="nightly"))["rows"]
+    assert {one["id"] for one in rows} == {one.json()["id"] for one in made}
+    assert {(one["state"], one["entry"], one["args"]["deep"]) for one in rows} == {
+        ("waiting", None, True)
+    }
 
 
 async def test_a_declared_entry_fires(tmp_path: Path):

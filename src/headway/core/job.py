@@ -159,6 +159,18 @@ def derived_id(*parts: object) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def fire_id(entry: str, first_seen_at: int, revision: int, fired_at: int) -> str:
+    """The id of the job that a timetable entry's fire is, as long as the id is free.
+
+    Args:
+        entry: its name.
+        first_seen_at: when the store first saw the entry, ms UTC.
+        revision: the entry's, under which the fire was laid.
+        fired_at: the moment, ms UTC.
+    """
+    return derived_id("fire", entry, first_seen_at, revision, fired_at)
+
+
 def ids_after(taken: str, n: int) -> list[str]:
     """The ids that a job that follows may have besides, where another has its own.
 

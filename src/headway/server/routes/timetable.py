@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Query, Response
 from pydantic import Field
+from uuid_utils import uuid7
 
 from headway.contract.definitions import DeclareEntry, EnableEntry, Item, RemoveEntry
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
@@ -17,15 +19,17 @@ from headway.runtime.records import record
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.access.policy import needs
-from headway.server.asking import IfMatch, WhichPage, etag, page_of
+from headway.server.asking import IfMatch, RepeatKey, WhichPage, check_repeat_key, etag, page_of
 from headway.server.bodies.body import Asked
 from headway.server.bodies.entry import EntryBody
 from headway.server.bodies.words import Name
 from headway.server.for_callers.defining import DEFINED, define, defined, listed
 from headway.server.for_callers.making import make_job
-from headway.server.replies.answer import answer
+from headway.server.for_callers.sending import send_jobs
+from headway.server.replies.answer import answer, plain
 from headway.server.replies.definitions import ENTRIES, ENTRY
 from headway.server.replies.error_members import named_by_body
+from headway.server.replies.jobs import MADE
 from headway.server.routes.router import TheService, router
 from headway.server.service import Service
 
@@ -124,6 +128,35 @@ async def disable(name: Name, service: TheService, caller: Definer) -> Response:
     """Switches an entry off; its queued fires fall."""
     await _entry(service, caller, name)
     return defined(await define(service, caller, EnableEntry(name=name, enabled=False)))
+
+
+@ROUTES.post(
+    "/{name:path}/fire",
+    operation_id="fire_entry",
+    summary="Fire now",
+    status_code=201,
+    response_model=MADE,
+    response_description="The job was made.",
+    responses={200: {"model": MADE, "description": "It was there, by the request's key."}},
+)
+async def fire(
+    name: Name,
+    service: TheService,
+    caller: Annotated[Caller, needs(Permission.SEND)],
+    repeat_key: RepeatKey = None,
+) -> Response:
+    """Makes the entry's job once more, due now, whether the entry is on or off.
+
+    The job stands beside the timetable: it moves no fire, and the entry's overlap policy does not
+    count it. With the header `Idempotency-Key` a repeat makes the same job.
+    """
+    entry = await _entry(service, caller, name)
+    own = str(uuid7())
+    if repeat_key is not None:
+        own = derived_id("http", caller.id, check_repeat_key(repeat_key), "fire", name)
+    job = replace(entry.spec.job, id=own, due_at=None, key=None)
+    (made,) = await send_jobs(service, [job], caller=caller)
+    return plain({"id": made.id, "created": made.created}, 201 if made.created else 200)
 
 
 def _name(entry: EntryView) -> str:

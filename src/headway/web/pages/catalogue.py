@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.web.page import Page
-from headway.web.pages import dead, gates, job, jobs, lanes, now, trail, workers
+from headway.web.pages import dead, gates, job, jobs, lanes, now, timetable, trail, workers
 
 PAGES: tuple[Page, ...] = (
     now.PAGE,
@@ -12,6 +12,7 @@ PAGES: tuple[Page, ...] = (
     jobs.PAGE,
     job.PAGE,
     dead.PAGE,
+    timetable.PAGE,
     workers.PAGE,
     trail.PAGE,
 )

@@ -214,6 +214,14 @@ addEventListener("pageshow", listen);
 document.addEventListener("DOMContentLoaded", () => {
   if (document.body.dataset.now) skew = Number(document.body.dataset.now) - Date.now();
   for (const one of document.querySelectorAll("[data-copy]")) one.hidden = !navigator.clipboard;
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  for (const one of document.querySelectorAll("a[data-zone]")) {
+    const to = new URL(one.href);
+    to.searchParams.set("tz", one.dataset.zone === zone ? "UTC" : zone);
+    one.href = to;
+    set(one, "in " + to.searchParams.get("tz"));
+    one.hidden = one.dataset.zone === zone && zone === "UTC";
+  }
   named();
   tick();
   setInterval(tick, 1000);

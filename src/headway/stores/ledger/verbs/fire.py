@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.contract.definitions import FireReply, FireRequest
-from headway.core.job import NewJob, derived_id
+from headway.core.job import NewJob, fire_id
 from headway.stores.ledger.gatebook import GateBook
 from headway.stores.ledger.insert import insert_new
 from headway.stores.ledger.ledger import Ledger
@@ -41,7 +41,7 @@ def fire(ledger: Ledger, request: FireRequest) -> FireReply:
 def _job(row: EntryRow, job: NewJob, moment: int) -> NewJob:
     return replace(
         job,
-        id=derived_id("fire", row.name, row.first_seen_at, row.revision, moment),
+        id=fire_id(row.name, row.first_seen_at, row.revision, moment),
         due_at=moment,
         entry=row.name,
         fired_at=moment,

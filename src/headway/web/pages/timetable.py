@@ -1,0 +1,384 @@
+"""The timetable as a calendar: when what fires, what became of the last fires, and firing now.
+
+A fire's job has an id that follows from its entry and its moment, so that the outcomes of any
+days are one read by ids: its cost follows what the page shows, and never the number of jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from headway.contract.views import EntryView, JobsQuery, JobView, StatsQuery, TimetableQuery
+from headway.core.errors import InvalidValue, UnknownEntry
+from headway.core.job import fire_id
+from headway.core.state import State
+from headway.core.timetable.fires import fires_between, latest_fires, next_fires
+from headway.core.timetable.schedule import Every, Schedule
+from headway.core.timetable.text import format_schedule
+from headway.core.zone import find_zone, first_instant, wall_clock
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.routes import timetable as routes
+from headway.web.page import Action, Call, Facts, Look, Page, Values
+from headway.web.sight import SLOW_S
+
+DRAWN = 100
+"""Entries whose fires are drawn into the calendar: the first by name."""
+ROWS = 50
+"""Entries of the list below it."""
+OFTEN = {"week": 21, "day": 24}
+"""Fires of one entry above which it is one line for all of them."""
+LAST = 5
+"""Fires of each entry of the list whose outcomes are shown; of an entry's own page, four times."""
+MOST_LOOKED = 200
+"""Fires of a calendar whose jobs are looked for: those nearest to now."""
+EARLIER = 3
+"""Revisions under which a fire is looked for: switching an entry off and on makes two."""
+VIEWS = ("week", "day")
+
+Jobs = Mapping[tuple[str, int], JobView]
+"""The jobs of fires, by entry and moment."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fire:
+    """A moment at which an entry fires.
+
+    Attributes:
+        entry: whose.
+        at: ms UTC.
+        clock: what the calendar's clock shows, as "09:05".
+        job: that it became; None if none is made yet.
+    """
+
+    entry: EntryView
+    at: int
+    clock: str
+    job: JobView | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stretch:
+    """A column of a week, or a row of a day.
+
+    Attributes:
+        title: the day or the hour, as people say it.
+        date: the day, as the page's parameter has it.
+        start_at: ms UTC.
+        today: whether now is in it.
+        fires: in order.
+    """
+
+    title: str
+    date: str
+    start_at: int
+    today: bool
+    fires: Sequence[Fire]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Often:
+    """An entry that fires too often to draw each time."""
+
+    entry: EntryView
+    each: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """An entry of the list.
+
+    Attributes:
+        entry: which.
+        when: its schedule as people write it.
+        zone: its zone; empty for an interval.
+        next_at: ms UTC; None if it is off, or never fires again.
+        last: its last fires, oldest first.
+    """
+
+    entry: EntryView
+    when: str
+    zone: str
+    next_at: int | None
+    last: Sequence[Fire]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the last fire that has ended is dead."""
+        states = [one.job.state for one in self.last if one.job is not None]
+        ended = [one for one in states if one in {State.SUCCEEDED, State.DEAD}]
+        return ended[-1:] == [State.DEAD]
+
+
+async def read(look: Look) -> Facts:
+    """The calendar with the entries below it; or one entry, whole."""
+    now = (await look.service.store.read(StatsQuery())).now
+    found = await look.sight.once("timetable", lambda: look.service.store.read(TimetableQuery()))
+    entries = [one for one in found if _covered(look.caller, one)]
+    facts: dict[str, object] = {"now": now, "views": VIEWS}
+    if name := look.values["entry"]:
+        return {**facts, "one": await _one(look, entries, name, now)}
+    sought = look.values["q"].casefold()
+    entries = [one for one in entries if sought in one.spec.name.casefold()]
+    calendar = _Calendar(look, now)
+    shown, often = calendar.fires(entries[:DRAWN])
+    first = int(look.values["from"]) if look.values["from"].isdecimal() else 0
+    listed = entries[first : first + ROWS]
+    last = [(one, at) for one in listed for at in _last(one, now, LAST)]
+    near = sorted(shown, key=lambda one: abs(one[1] - now))[:MOST_LOOKED]
+    key = ("fires", look.caller.lanes, *sorted(look.values.items()))
+    jobs = await look.sight.once(key, lambda: _jobs(look, [*last, *near]), SLOW_S / 2)
+    rows = [_row(one, now, calendar.clock, jobs) for one in listed]
+    rows.sort(key=lambda one: (not one.failed, one.next_at is None, one.next_at or 0))
+    return {
+        **facts,
+        "one": None,
+        "calendar": calendar,
+        "stretches": calendar.stretches(shown, jobs),
+        "often": often,
+        "rows": rows,
+        "failed": [one for one in rows if one.failed],
+        "undrawn": max(0, len(entries) - DRAWN),
+        "first": first,
+        "many": len(entries),
+        "size": ROWS,
+    }
+
+
+async def _one(look: Look, entries: Sequence[EntryView], name: str, now: int) -> object:
+    entry = next((one for one in entries if one.spec.name == name), None)
+    if entry is None:
+        message = f"there is no entry {name[:80]!r}"
+        raise UnknownEntry(message, hint="the timetable lists them")
+    clock = _Calendar(look, now).clock
+    last = [(entry, at) for at in _last(entry, now, 4 * LAST)]
+    ahead = next_fires(entry.spec.schedule, now, 10) if entry.spec.enabled else []
+    pairs = [*last, *((entry, at) for at in ahead)]
+    jobs = await look.sight.once(("entry", name), lambda: _jobs(look, pairs), 1.0)
+    return {
+        "row": _row(entry, now, clock, jobs, 4 * LAST),
+        "ahead": _fires([(entry, at) for at in ahead], now, clock, jobs),
+    }
+
+
+class _Calendar:
+    """The days or hours that are asked for, on the clock of a zone."""
+
+    def __init__(self, look: Look, now: int) -> None:
+        """Read the page's parameters.
+
+        Raises:
+            InvalidValue: the zone or the day is not one.
+        """
+        self.now = now
+        self.tz = look.values["tz"] or "UTC"
+        self.zone = find_zone(self.tz)
+        self.view = "day" if look.values["view"] == "day" else "week"
+        today = wall_clock(self.zone, now).replace(hour=0, minute=0, second=0, microsecond=0)
+        self.day = self._day(look.values["day"]) if look.values["day"] else today
+        steps = 7 if self.view == "week" else 1
+        self.before = self._text(-steps)
+        self.after = self._text(steps)
+        self.is_now = self.day <= today < self.day + timedelta(days=steps)
+        self.title = f"{self.day:%-d %b %Y}"
+        if steps > 1:
+            self.title = f"{self.day:%-d %b} to {self.day + timedelta(days=6):%-d %b %Y}"
+        each = [timedelta(days=n) for n in range(8)]
+        if self.view == "day":
+            each = [timedelta(hours=n) for n in range(25)]
+        self.walls = [self.day + one for one in each]
+        # An hour that a change of the clock leaves out is as long as nothing.
+        self.edges = [first_instant(self.zone, one) for one in self.walls]
+
+    def _day(self, text: str) -> datetime:
+        try:
+            day = datetime.strptime(text, "%Y-%m-%d")  # noqa: DTZ007  (a wall clock)
+        except ValueError:
+            message = f"{text[:40]!r} is not a day"
+            raise InvalidValue(message, hint='write it as "2026-12-24"') from None
+        if not 1971 <= day.year <= 9000:
+            message = f"{text[:40]!r} is not a day of a calendar that is drawn"
+            raise InvalidValue(message, hint="of the years 1971 to 9000")
+        return day
+
+    def _text(self, days: int) -> str:
+        return f"{self.day + timedelta(days=days):%Y-%m-%d}"
+
+    def clock(self, at: int) -> str:
+        """What the calendar's clock shows."""
+        return f"{wall_clock(self.zone, at):%H:%M}"
+
+    def fires(
+        self, entries: Sequence[EntryView]
+    ) -> tuple[list[tuple[EntryView, int]], list[Often]]:
+        """The fires in it, in order, and those that are too many to be drawn."""
+        found: list[tuple[EntryView, int]] = []
+        often: list[Often] = []
+        most = OFTEN[self.view]
+        for one in entries:
+            schedule, spec = one.spec.schedule, one.spec
+            moments = _between(schedule, self.edges[0] - 1, self.edges[-1] - 1, most + 1)
+            if len(moments) > most:
+                if spec.enabled:
+                    often.append(Often(entry=one, each=_words(schedule)))
+                continue
+            # Of the past there is what was fired, of the future what will be.
+            last = one.last_fired or 0
+            found += [
+                (one, at)
+                for at in moments
+                if (one.first_seen_at < at <= last if at <= self.now else spec.enabled)
+            ]
+        return sorted(found, key=lambda pair: (pair[1], pair[0].spec.name)), often
+
+    def stretches(self, shown: Sequence[tuple[EntryView, int]], jobs: Jobs) -> list[Stretch]:
+        """Its days, or its hours, with their fires."""
+        found: list[Stretch] = []
+        edges = zip(self.walls, self.edges, self.edges[1:], strict=False)
+        for wall, start, end in edges:
+            inside = [pair for pair in shown if start <= pair[1] < end]
+            found.append(
+                Stretch(
+                    title=f"{wall:%a %-d %b}" if self.view == "week" else f"{wall:%H:%M}",
+                    date=f"{wall:%Y-%m-%d}",
+                    start_at=start,
+                    today=start <= self.now < end,
+                    fires=_fires(inside, self.now, self.clock, jobs),
+                )
+            )
+        return found
+
+
+async def _jobs(look: Look, fires: Sequence[tuple[EntryView, int]]) -> Jobs:
+    """The jobs that fires became, as far as they are kept and the caller may see them."""
+    ids = {
+        fire_id(one.spec.name, one.first_seen_at, revision, at): (one.spec.name, at)
+        for one, at in fires
+        for revision in range(max(1, one.revision - EARLIER + 1), one.revision + 1)
+    }
+    names = tuple(ids)
+    found: dict[tuple[str, int], JobView] = {}
+    for first in range(0, len(names), 500):
+        query = JobsQuery(ids=names[first : first + 500], limit=500)
+        page = await look.service.store.read(query)
+        found |= {ids[job.id]: job for job in page.rows if look.caller.sees(job)}
+    return found
+
+
+def _fires(
+    pairs: Sequence[tuple[EntryView, int]], now: int, clock: Callable[[int], str], jobs: Jobs
+) -> list[Fire]:
+    """Those that have a job, and those to come."""
+    found = [
+        Fire(entry=one, at=at, clock=clock(at), job=jobs.get((one.spec.name, at)))
+        for one, at in pairs
+    ]
+    return [one for one in found if one.at > now or one.job is not None]
+
+
+def _row(
+    entry: EntryView, now: int, clock: Callable[[int], str], jobs: Jobs, most: int = LAST
+) -> Row:
+    schedule = entry.spec.schedule
+    ahead = _ahead(schedule, now, 1) if entry.spec.enabled else ()
+    return Row(
+        entry=entry,
+        when=_words(schedule),
+        zone="" if isinstance(schedule, Every) else schedule.tz,
+        next_at=ahead[0] if ahead else None,
+        last=_fires([(entry, at) for at in _last(entry, now, most)], now, clock, jobs),
+    )
+
+
+def _words(schedule: Schedule) -> str:
+    return format_schedule(schedule).removeprefix("cron: ")
+
+
+def _covered(caller: Caller, entry: EntryView) -> bool:
+    return caller.covers(entry.spec.job.lane)
+
+
+# Wall clocks have no seconds: what such schedules fire up to a moment is what they fire up to its
+# minute, so that all looks within a minute are one calculation.
+
+
+def _last(entry: EntryView, now: int, most: int) -> Sequence[int]:
+    schedule = entry.spec.schedule
+    until = now if isinstance(schedule, Every) else now - now % 60_000
+    return _latest(schedule, entry.first_seen_at, until, most)
+
+
+def _ahead(schedule: Schedule, now: int, most: int) -> Sequence[int]:
+    return _next(schedule, now if isinstance(schedule, Every) else now - now % 60_000, most)
+
+
+@lru_cache(maxsize=1024)
+def _latest(schedule: Schedule, after_at: int, until_at: int, most: int) -> Sequence[int]:
+    return latest_fires(schedule, after_at, until_at, most)
+
+
+@lru_cache(maxsize=1024)
+def _next(schedule: Schedule, after_at: int, most: int) -> Sequence[int]:
+    return next_fires(schedule, after_at, most)
+
+
+@lru_cache(maxsize=1024)
+def _between(schedule: Schedule, after_at: int, until_at: int, most: int) -> Sequence[int]:
+    return fires_between(schedule, after_at, until_at, most)
+
+
+def _path(values: Values) -> Call:
+    return Call(path={"name": values["entry"]})
+
+
+PAUSE = Action(
+    name="disable-entry",
+    label="Pause",
+    title="Pause the entry {entry}",
+    explains="It fires no more until it is resumed; fires that are laid ahead fall. "
+    "What would have fired meanwhile is not made up for.",
+    endpoint=routes.disable,
+    call=_path,
+    done="{entry} is paused.",
+    of=("entry",),
+    fields=(),
+    danger=True,
+)
+RESUME = Action(
+    name="enable-entry",
+    label="Resume",
+    title="Resume the entry {entry}",
+    explains="It fires again by its schedule.",
+    endpoint=routes.enable,
+    call=_path,
+    done="{entry} fires again.",
+    of=("entry",),
+    fields=(),
+)
+FIRE = Action(
+    name="fire-entry",
+    label="Fire now",
+    title="Fire the entry {entry} now",
+    explains="Makes its job once more, due now and beside the timetable: it moves no fire, and "
+    "starts also while an earlier one runs, as far as its gates let it.",
+    endpoint=routes.fire,
+    call=_path,
+    done="A job of {entry} is made.",
+    of=("entry",),
+    fields=(),
+)
+
+PAGE = Page(
+    path="timetable",
+    title="Timetable",
+    template="timetable.html",
+    fragments=("failed", "calendar", "entries"),
+    read=read,
+    permission=Permission.OBSERVE,
+    reach=Caller.every_tenant,
+    params=("entry", "view", "day", "tz", "q", "from"),
+    actions=(PAUSE, RESUME, FIRE),
+)
