@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, cast
+
 from headway.contract.definitions import LaneSpec
-from headway.contract.views import GateState, HolderView, LaneView, StatsView
+from headway.contract.views import (
+    GatesQuery,
+    GateState,
+    HolderView,
+    JobsQuery,
+    LaneView,
+    Page,
+    StatsView,
+    WhyQuery,
+)
 from headway.server.overview import Overview
 from headway.web.charts import bars, line, meter, shares
 from headway.web.sight import GateTrack, History
+from headway.web.stuck import find_stuck, some_jobs
 
 
 def gate(*jobs: str) -> GateState:
@@ -99,6 +112,38 @@ def test_a_gate_that_frees_often_is_told_by_its_pace_and_one_seen_too_short_not_
     track.note(gate("d", "e"), 600)
     assert track.each_ms == 200
     assert track.next_free_at(700) is None
+
+
+class Listing:
+    """A store whose listings reach nothing from the beginning, as behind many jobs that ended."""
+
+    def __init__(self, *newest: str) -> None:
+        self._newest = newest
+
+    async def read(self, query: Any) -> Any:
+        if isinstance(query, GatesQuery):
+            return Page(rows=(replace(gate(), name="all", closed_until=None),), cursor=None)
+        if isinstance(query, WhyQuery):
+            return None
+        return Page(rows=self._newest if query.newest else (), cursor="on")
+
+
+async def test_jobs_behind_many_that_ended_are_found_from_the_other_end():
+    query = JobsQuery(lane="calls", limit=25)
+    assert await some_jobs(cast("Any", Listing("a", "b")), query) == ("a", "b")
+
+
+async def test_jobs_of_which_none_is_found_are_counted_all_the_same():
+    seen = overview(10_000, succeeded=0)
+    lane = replace(seen.lanes[0], counts={"waiting": 590}, oldest_due_at=1_000)
+    stuck = await find_stuck(cast("Any", Listing()), replace(seen, lanes=(lane,)))
+    (cause,) = stuck.causes
+    assert (cause.kind, cause.count, cause.lane, cause.oldest_at) == (
+        "unknown",
+        590,
+        "calls",
+        1_000,
+    )
 
 
 def test_charts_are_markup_whose_labels_are_text():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView, LaneView, WhyQuery
@@ -31,7 +31,8 @@ class Cause:
     """Why jobs are held up.
 
     Attributes:
-        kind: "closed", "full", "hours", "never_fits", "paused", "no_worker", "busy" or "order".
+        kind: "closed", "full", "hours", "never_fits", "paused", "no_worker", "busy", or
+            "unknown" where none of the jobs was found.
         gate: the gate that holds them, if one does.
         lane: the lane, where the cause is the lane's own.
         count: how many jobs.
@@ -134,8 +135,27 @@ async def _look_into(
     store: Store, lane: LaneView, state: State, now: int, groups: dict[tuple[str, str], _Group]
 ) -> None:
     query = JobsQuery(lane=lane.name, states=(state,), limit=OLDEST)
+    jobs = await some_jobs(store, query)
+    if jobs:
+        await _ask(store, jobs, lane.counts[state], now, groups, lane=lane, about=True)
+    elif lane.oldest_due_at is not None and now - lane.oldest_due_at >= READY_MS:
+        unknown = Cause(kind="unknown", lane=lane.name)
+        _add(groups, ("unknown", lane.name), unknown, lane, lane.counts[state])
+
+
+async def some_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
+    """The first jobs of a listing; where it reaches none from its beginning, the last.
+
+    A listing goes by arrival and looks at a bounded number of jobs: behind many that have ended it
+    finds none from the beginning, though some wait.
+
+    Raises:
+        StoreError: the store cannot tell now.
+    """
     page = await store.read(query)
-    await _ask(store, page.rows, lane.counts[state], now, groups, lane=lane, about=True)
+    if not page.rows and page.cursor is not None:
+        page = await store.read(replace(query, newest=True))
+    return page.rows
 
 
 async def _ask(  # noqa: PLR0913  (the parts of one step)
@@ -215,7 +235,16 @@ def _add(
     group = groups.setdefault(key, _Group(cause))
     group.lanes.add(lane.name if lane is not None else of)
     group.count += count
-    if lane is not None and lane.oldest_due_at is not None and cause.kind in {"closed", "paused"}:
+    if (
+        lane is not None
+        and lane.oldest_due_at is not None
+        and cause.kind
+        in {
+            "closed",
+            "paused",
+            "unknown",
+        }
+    ):
         oldest = lane.oldest_due_at
         group.oldest_at = oldest if group.oldest_at is None else min(group.oldest_at, oldest)
     return group

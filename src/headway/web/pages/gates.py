@@ -12,6 +12,7 @@ from headway.web.page import REASON, UNTIL, Action, Call, Facts, Field, Look, Pa
 from headway.web.pages.lanes import int_of
 from headway.web.pages.now import until_of
 from headway.web.sight import GateTrack
+from headway.web.stuck import some_jobs
 
 ROWS = 50
 """Gates of a page."""
@@ -84,8 +85,8 @@ async def _waiters(look: Look, gate: GateState) -> list[JobView]:
         ]
         queries = [JobsQuery(lane=one, states=states, limit=WAITERS) for one in held[:20]]
     for query in queries:
-        page = await look.service.store.read(query)
-        found += [one for one in page.rows if _waits_at(one, gate)]
+        jobs = await some_jobs(look.service.store, query)
+        found += [one for one in jobs if _waits_at(one, gate)]
     return sorted(found, key=lambda one: (one.due_at, one.seq))[:WAITERS]
 
 

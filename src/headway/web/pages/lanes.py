@@ -13,6 +13,7 @@ from headway.server.routes import gates as gate_routes
 from headway.server.routes import lanes as routes
 from headway.web.page import REASON, UNTIL, Action, Call, Facts, Field, Look, Page, Values
 from headway.web.pages.now import until_of
+from headway.web.stuck import some_jobs
 
 ROWS = 50
 """Lanes of a page."""
@@ -74,8 +75,7 @@ async def _one(look: Look, name: str) -> dict[str, object]:
 
 async def _tenants(look: Look, lane: str, states: tuple[State, ...]) -> Counter[str]:
     query = JobsQuery(lane=lane, states=states, limit=SAMPLE)
-    page = await look.service.store.read(query)
-    return Counter(one.tenant for one in page.rows)
+    return Counter(one.tenant for one in await some_jobs(look.service.store, query))
 
 
 def _due(lane: LaneView) -> int:
