@@ -195,9 +195,10 @@ def test_in_a_real_terminal_a_redis_that_goes_away_is_said_and_its_return_seen()
             screen.press("")
             server.stop()
             screen.until("away: ")
+            # What is drawn once is not drawn again: nothing of what follows may be forgotten.
+            screen.press("")
             server.start()
             with_store(begin, url)
-            screen.press("")
             screen.until("1 waiting")
             screen.press("\x03")
             assert process.wait() == 0

@@ -275,7 +275,7 @@ class Top(App[None]):
         if self._seen is not None:
             text.append(f"  {self._clock.at(self._seen.overview.stats.now)}", style="not bold")
         if self._away:
-            text.append_text(shown(f"\naway: {self._away}", "bold red"))
+            text.append("\n").append_text(shown(f"away: {self._away}", "bold red"))
             text.append("\nshown is what was seen last; asking again each second", style="red")
         elif self._seen is not None:
             text.append_text(
