@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from headway.web.page import Page
-from headway.web.pages import dead, gates, job, jobs, lanes, now, timetable, trail, workers
+from headway.web.pages import (
+    cascades,
+    dead,
+    gates,
+    job,
+    jobs,
+    lanes,
+    now,
+    timetable,
+    trail,
+    workers,
+)
 
 PAGES: tuple[Page, ...] = (
     now.PAGE,
@@ -13,6 +24,7 @@ PAGES: tuple[Page, ...] = (
     job.PAGE,
     dead.PAGE,
     timetable.PAGE,
+    cascades.PAGE,
     workers.PAGE,
     trail.PAGE,
 )
