@@ -16,8 +16,10 @@ from headway.systems.notifications.metrics import start_seeing
 from headway.systems.notifications.names import NAME
 from headway.systems.notifications.notification_routes import ROUTES as NOTIFICATION_ROUTES
 from headway.systems.notifications.opt_outs import ROUTES as OPT_OUT_ROUTES
+from headway.systems.notifications.pages import PAGES
 from headway.systems.notifications.recipients import ROUTES as RECIPIENT_ROUTES
 from headway.systems.notifications.templates import ROUTES as TEMPLATE_ROUTES
+from headway.web.page import Page
 
 OWN = (NOTIFICATION_ROUTES, HOOK_ROUTES, OPT_OUT_ROUTES, RECIPIENT_ROUTES, TEMPLATE_ROUTES)
 
@@ -29,7 +31,10 @@ class Notifications:
 
     Attributes:
         desk: what its routes and handlers work with.
+        pages: its part of the dashboard.
     """
+
+    pages: Sequence[Page] = PAGES
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk

@@ -1,0 +1,220 @@
+"""The dashboard's pages of notifications: channels, a recipient's timeline, templates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from sqlalchemy import select
+
+from headway.contract.views import GatesQuery, JobsQuery
+from headway.core.errors import InvalidValue
+from headway.core.state import State
+from headway.server.access.permissions import Permission
+from headway.server.asking import numbered
+from headway.server.for_callers.bounded_page import bounded_page
+from headway.systems.notifications import notification_routes as routes
+from headway.systems.notifications.desk import Desk, check_caller
+from headway.systems.notifications.metrics import Totals
+from headway.systems.notifications.names import (
+    NAME,
+    NOTIFICATION,
+    Channel,
+    Event,
+    Status,
+    lane_of,
+    rate_of,
+    slots_of,
+)
+from headway.systems.notifications.notification import notification_of
+from headway.systems.notifications.recipients import RECIPIENTS
+from headway.systems.notifications.records import MessageTemplate, Recipient
+from headway.systems.notifications.templates import TEMPLATES, PreviewAsked, preview
+from headway.web.page import Action, Call, Facts, Look, Page
+
+ROWS = 25
+"""Notifications of a list."""
+RECORDS = 50
+"""Templates of a page."""
+MOST_SHOWN = 20_000
+"""Characters of a source or a preview that are shown."""
+_WAIT = (State.SCHEDULED, State.WAITING, State.PARKED)
+
+
+async def read(look: Look) -> Facts:
+    """The channels and the newest notifications; or the timeline of a recipient."""
+    seen = await look.sight.overview()
+    facts: dict[str, object] = {"now": seen.stats.now, "channels": list(Channel), "looks": _LOOKS}
+    recipient = look.values["recipient"]
+    if not recipient:
+        facts["lines"] = await _lines(look) if Permission.OBSERVE in look.caller.may else None
+    channel = look.values["channel"] if look.values["channel"] in set(Channel) else ""
+    query = JobsQuery(
+        tenant="" if recipient else None,
+        subject=recipient or None,
+        lane=lane_of(Channel(channel)) if channel and not recipient else None,
+        kind=NOTIFICATION,
+        runs=True,
+        trail=True,
+        newest=True,
+        cursor=numbered(look.values["cursor"] or None),
+        limit=ROWS,
+    )
+    page = await look.sight.once(
+        ("notifications", query), lambda: bounded_page(look.service.store, query)
+    )
+    return {
+        **facts,
+        "recipient": recipient,
+        "person": await _person(look, recipient) if recipient else None,
+        "rows": [notification_of(job) for job in page.rows if job.kind == NOTIFICATION],
+        "cursor": None if page.cursor is None else str(page.cursor),
+        "statuses": [Status.QUEUED, Status.SENT, Status.DELIVERED, Status.FAILED],
+    }
+
+
+_LOOKS = {
+    Status.QUEUED: "waiting",
+    Status.SENT: "running",
+    Status.DELIVERED: "succeeded",
+    Status.FAILED: "dead",
+}
+"""The class of a status in the style sheet."""
+
+
+async def _lines(look: Look) -> Sequence[Mapping[str, object]]:
+    """What each channel holds, and what its provider takes."""
+    desk = _desk(look)
+    store, seen = look.service.store, await look.sight.overview()
+    names = tuple(one for channel in Channel for one in (slots_of(channel), rate_of(channel)))
+    page = await look.sight.once(
+        "notifications: gates", lambda: store.read(GatesQuery(names=names))
+    )
+    gates = {one.name: one for one in page.rows}
+    lanes = {one.name: one for one in seen.lanes}
+    totals: Totals = await look.sight.once("notifications: totals", desk.tally.totals)
+    found: list[Mapping[str, object]] = []
+    for channel in Channel:
+        lane, slots = lanes.get(lane_of(channel)), gates.get(slots_of(channel))
+        counts = {} if lane is None else lane.counts
+        limits = desk.settings.channel(channel)
+        found.append(
+            {
+                "channel": channel,
+                "ready": channel in desk.senders,
+                "gate": slots,
+                "closed": slots is not None and slots.closed_until is not None,
+                "rate": gates.get(rate_of(channel)) if limits.rate is not None else None,
+                "limits": limits,
+                "queued": sum(counts.get(one, 0) for one in _WAIT),
+                "oldest_at": None if lane is None else lane.oldest_due_at,
+                "paused": lane is not None and lane.paused,
+                "lane": lane_of(channel),
+                "ends": {one: totals.get((Event.OUTCOME, f"{channel}:{one}"), 0) for one in Status},
+            }
+        )
+    return found
+
+
+async def _person(look: Look, recipient: str) -> object:
+    """A recipient as its route shows it; None if there is none, or the caller may not see it."""
+    if Permission.OBSERVE not in look.caller.may:
+        return None
+    async with _desk(look).directory.read() as session:
+        found = await session.get(Recipient, recipient)
+        return None if found is None else RECIPIENTS.view(found, look.caller)
+
+
+def _desk(look: Look) -> Desk:
+    return cast("Desk", look.service.desks[NAME])
+
+
+async def read_templates(look: Look) -> Facts:
+    """A page of templates; or one with its source, and what a channel of it says."""
+    desk, name = _desk(look), look.values["template"]
+    if not name:
+        after = look.values["cursor"]
+        rows = select(MessageTemplate).where(MessageTemplate.id > after)
+        async with desk.directory.read() as session:
+            found = list(
+                await session.scalars(rows.order_by(MessageTemplate.id).limit(RECORDS + 1))
+            )
+        return {
+            "template": None,
+            "rows": [TEMPLATES.view(one, look.caller) for one in found[:RECORDS]],
+            "cursor": found[RECORDS - 1].id if len(found) > RECORDS else None,
+        }
+    async with desk.directory.read() as session:
+        one = TEMPLATES.view(await TEMPLATES.find(session, name), look.caller)
+    asked = look.values["channel"], look.values["data"]
+    shown: Mapping[str, object] | None = None
+    if asked[0] and Permission.READ in look.caller.may:
+        key = ("notifications: preview", name, one.version, *asked)
+        shown = await look.sight.once(key, lambda: _preview(look, name, *asked), 10.0)
+    return {
+        "template": one,
+        "channels": list(Channel),
+        "data": asked[1] or "{}",
+        "shown": shown,
+        "most": MOST_SHOWN,
+    }
+
+
+async def _preview(look: Look, name: str, channel: str, data: str) -> Mapping[str, object]:
+    """What a channel would say, by the route's own function; or what is wrong."""
+    try:
+        asked = PreviewAsked.model_validate(
+            {"channel": Channel(channel), "data": json.loads(data or "{}")}
+        )
+    except ValueError:
+        return {"wrong": "the data is not a JSON object, or there is no such channel"}
+    try:
+        reply = await preview(name, asked, look.service, look.caller)
+    except InvalidValue as error:
+        return {"wrong": f"{error.message}: {error.hint}" if error.hint else error.message}
+    return {"wrong": "", **cast("Mapping[str, object]", json.loads(bytes(reply.body)))}
+
+
+CANCEL = Action(
+    name="notification-cancel",
+    label="Cancel",
+    title="Cancel the notification {notification}",
+    explains="It is not sent. One that was sent already cannot be taken back.",
+    endpoint=routes.cancel,
+    call=lambda values: Call(path={"id": values["notification"]}),
+    done="The notification is cancelled.",
+    of=("notification",),
+    fields=(),
+    reach=lambda caller, _: check_caller(caller),
+    danger=True,
+)
+
+PAGES = (
+    Page(
+        path="notifications",
+        title="Notifications",
+        template="notifications.html",
+        fragments=("notifications",),
+        read=read,
+        permission=Permission.READ,
+        reach=check_caller,
+        params=("recipient", "channel", "cursor"),
+        actions=(CANCEL,),
+        group="Systems",
+        package="headway.systems.notifications",
+    ),
+    Page(
+        path="notifications/templates",
+        title="Templates",
+        template="message-templates.html",
+        fragments=("templates",),
+        read=read_templates,
+        permission=Permission.OBSERVE,
+        reach=check_caller,
+        params=("template", "channel", "data", "cursor"),
+        group="Systems",
+        package="headway.systems.notifications",
+    ),
+)
+"""The pages of this system."""
