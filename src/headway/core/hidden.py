@@ -13,9 +13,10 @@ _WORDS = (
     r"|cookie|signature"
 )
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
+# What comes before a mark is bounded: a long text without the mark must not cost its square.
 _IN_TEXT = (
     # Before the @ of a URL.
-    (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s@]+@", re.IGNORECASE), rf"\1{HIDDEN}@"),
+    (re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s@]+@", re.IGNORECASE), rf"\1{HIDDEN}@"),
     # A token of Headway: its id is no secret, and helps to find it.
     (re.compile(r"\b(hw_[0-9a-f]{16}_)[A-Za-z0-9_-]+"), rf"\1{HIDDEN}"),
     # The value of a header.
@@ -23,12 +24,13 @@ _IN_TEXT = (
     (re.compile(r"\b(basic)\s+[A-Za-z0-9+/=]{12,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
     # name=value, as in the query of a URL or in a repr; "name": "value", as in JSON.
     (
-        re.compile(rf"((?:{_WORDS})\w*=)(['\"]?)[^\s&'\",;)}}\]]+", re.IGNORECASE),
+        re.compile(rf"((?:{_WORDS})\w{{0,64}}=)(['\"]?)[^\s&'\",;)}}\]]+", re.IGNORECASE),
         rf"\1\2{HIDDEN}",
     ),
     (
         re.compile(
-            rf"(['\"][\w-]*(?:{_WORDS})[\w-]*['\"]\s*:\s*['\"])(?!\[hidden)[^'\"]+", re.IGNORECASE
+            rf"(['\"][\w-]{{0,64}}(?:{_WORDS})[\w-]{{0,64}}['\"]\s*:\s*['\"])(?!\[hidden)[^'\"]+",
+            re.IGNORECASE,
         ),
         rf"\1{HIDDEN}",
     ),

@@ -1,0 +1,32 @@
+"""Secrets are replaced in what is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headway.core.hidden import hidden_text, hidden_value
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://ada:pw@db/x", "postgresql://[hidden]@db/x"),
+        ("GET /x?api_key_2=abc&n=1", "GET /x?api_key_2=[hidden]&n=1"),
+        ("{'my-token': 'abc'}", "{'my-token': '[hidden]'}"),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer [hidden]"),
+        ("a" * 99 + "+postgresql://ada:pw@db/x", "a" * 99 + "+postgresql://[hidden]@db/x"),
+        ("nothing to hide", "nothing to hide"),
+    ],
+)
+def test_what_looks_like_a_secret_in_a_text_is_replaced(text: str, shown: str):
+    assert hidden_text(text) == shown
+
+
+def test_values_of_names_that_speak_of_secrets_are_replaced_however_deep():
+    value: Any = {"a": [{"password": "x", "n": 1}], "Client-Secret": {"y": 2}}
+    assert hidden_value(value) == {
+        "a": [{"password": "[hidden]", "n": 1}],
+        "Client-Secret": "[hidden]",
+    }
