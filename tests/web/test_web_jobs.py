@@ -22,6 +22,7 @@ from headway.core.state import State
 from headway.web.pages.dead import error_of
 from headway.web.pages.job import timeline
 from tests.server.rig import Rig
+from tests.servers.browser import browsing
 from tests.web.rig import HOSTILE, dashboard, do, signed_in
 from tests.web.test_web_access import declare
 from tests.web.test_web_pages import Tags, plain
@@ -135,11 +136,27 @@ async def test_a_waiting_job_says_why_and_its_place_in_line(url: str):
         waiting = [one for one in jobs if one != holder.id]
         page = await text_of(http, f"/ui/jobs/{waiting[1]}")
         why = await rig.ask(Role.VIEWER, f"/v1/jobs/{waiting[1]}/why")
-        assert why["sentence"].partition(",")[0] in page
+        told = why["sentence"].replace(holder.id, f"…{holder.id[-8:]}")
+        assert told in page
         assert why["place"] == 2
-        assert "2 in line" in page
+        assert "number 2 in line" in page
         assert "lines is full (1 of 1)" in page
         assert "at a gate" in page
+
+
+async def test_moments_in_the_sentence_are_the_viewers_and_what_only_looks_like_one_is_text():
+    async with operating() as (rig, http):
+        await declare(rig, "lines", 1)
+        made = await rig.send(lane="calls", gates=["lines"])
+        body = {"gate": "lines", "reason": "9999-99-99T99:99:99Z", "until": "20m"}
+        await rig.call(Role.OPERATOR, "POST", "/v1/closures", body)
+        reply = await http.get(f"/ui/jobs/{made}")
+        assert reply.status_code == 200
+        told = reply.text.partition('class="sentence"')[2].partition("</p>")[0]
+        assert "(9999-99-99T99:99:99Z)" in told
+        assert "data-when=" in told
+        assert "(in <time" in told
+        assert "T0" not in plain(told)
 
 
 async def test_the_timeline_has_a_bar_for_each_run_and_each_error_with_its_traceback(url: str):
@@ -289,6 +306,7 @@ def test_errors_of_one_cause_are_one_whatever_varies_in_them():
     assert error_of(dead("", "no answer at 0x7f3a")) == "no answer at <hex>"
     assert error_of(dead("job 0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11 is away")) == "job <id> is away"
     assert error_of(dead("")) == "no reason is known"
+    assert error_of(dead("no way in: password=hunter2")) == "no way in: password=[hidden]"
     assert error_of(dead("KeyError: a")) != error_of(dead("KeyError: b"))
 
 
@@ -338,6 +356,9 @@ async def test_dead_jobs_are_grouped_by_error_and_one_many_or_all_of_a_filter_ar
             job = await job_of(rig, one)
             assert (job.state, job.life) == (State.WAITING, 2)
             assert job.trail[-1].reason == "the server is back"
+        refused = await http.get("/ui/-/do/retry-jobs?ids=")
+        assert refused.status_code == 422
+        assert "no job is ticked" in refused.text
         # All of a filter: it asks first, and says how many.
         left = await ids_on(http, "/ui/dead", lane="mail", error=digest)
         path = "/ui/-/do/retry-all-dead?lane=mail"
@@ -544,3 +565,72 @@ async def test_hostile_texts_in_every_field_of_a_job_are_shown_as_text():
                 assert not [one for one in seen.links if one.startswith("javascript")]
                 for sign in ("\x1b", "\x07", "\N{RIGHT-TO-LEFT OVERRIDE}"):
                     assert sign not in seen.text, (path, sign)
+
+
+async def test_the_menu_says_which_page_is_open_also_of_a_page_below_it():
+    async with operating() as (rig, http):
+        made = await rig.send()
+        for path, current in (
+            ("/ui/jobs", 'href="/ui/jobs" aria-current="page"'),
+            (f"/ui/jobs/{made}", 'href="/ui/jobs" aria-current="true"'),
+            ("/ui", 'href="/ui" aria-current="page"'),
+        ):
+            menu = (await http.get(path)).text.partition("</nav>")[0]
+            assert current in menu
+            assert menu.count("aria-current") == 1
+
+
+@pytest.mark.slow
+async def test_in_a_browser_ticked_jobs_are_retried_and_another_browser_sees_it(url: str):
+    async with dashboard(url, tokens=False) as rig, browsing() as browser:
+        worker = Worker(rig)
+        for _ in range(3):
+            await rig.send(None, lane="mail")
+            await worker.kill("mail", "boom")
+        digest = (await rig.http.get("/ui/dead")).text.partition("error=")[2][:12]
+        one, two = await browser.new_page(), await browser.new_page()
+        await two.goto(f"{rig.url}/ui/dead")
+        await two.wait_for_selector("text=3 dead jobs")
+        await one.goto(f"{rig.url}/ui/dead?error={digest}")
+        await one.wait_for_selector("#link.live")
+        boxes = one.locator("input[name=ids]")
+        ticked = [await boxes.nth(i).get_attribute("value") for i in range(2)]
+        await boxes.nth(0).check()
+        await boxes.nth(1).check()
+        # Ticks stay when the page changes below them.
+        await rig.send(None, lane="mail")
+        await worker.kill("mail", "boom")
+        await one.wait_for_selector("text=4 of the 4 dead jobs")
+        assert await one.locator("input[name=ids]:checked").count() == 2
+        await one.click("text=Retry the ticked…")
+        await one.wait_for_selector("text=Retry 2 dead jobs")
+        await one.fill("[name=reason]", "the server is back")
+        await one.click("form.ask button.primary")
+        await one.wait_for_selector("text=2 have a new life")
+        await two.wait_for_selector("text=2 dead jobs")
+        for made in ticked:
+            assert (await job_of(rig, made or "")).state is State.WAITING
+
+
+@pytest.mark.slow
+async def test_in_a_browser_a_job_is_edited_and_retried_and_no_text_of_it_runs():
+    async with dashboard(tokens=False) as rig, browsing() as browser:
+        evil = " ".join(HOSTILE[:3])
+        made = await rig.send(None, lane="mail", kind=evil, tenant=evil, args={"text": evil})
+        await Worker(rig).kill("mail", f"Traceback\n{evil}", reason=evil)
+        page = await browser.new_page(viewport={"width": 375, "height": 800})
+        wrong: list[str] = []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        for path in ("/ui/jobs", "/ui/dead", "/ui/workers", "/ui/trail", f"/ui/jobs/{made}"):
+            await page.goto(f"{rig.url}{path}")
+            await page.wait_for_selector("#link.live")
+            assert await page.evaluate("window.evil") is None
+            assert await page.evaluate("document.documentElement.scrollWidth") <= 375, path
+        await page.click("text=Edit and retry…")
+        await page.fill("dialog textarea", '{"text": "harmless"}')
+        await page.click("dialog button.primary")
+        await page.wait_for_selector("text=The job has a new life: it is waiting.")
+        await page.wait_for_selector("pre:has-text('harmless')")
+        assert json.loads((await job_of(rig, made)).args) == {"text": "harmless"}
+        assert wrong == []

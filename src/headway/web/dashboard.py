@@ -136,8 +136,8 @@ class Dashboard:
         except HeadwayError as error:
             return await self._refused(request, error, plain=live)
         shell = await self._shell(request, caller, page.title)
-        html = render(page.package, page.template, {**facts, **shell, "page": page, "live": False})
-        return _html(request, html)
+        around = {**shell, "page": page, "here": page.path}
+        return _html(request, render(page.package, page.template, {**facts, **around}))
 
     async def _facts(self, page: Page, look: Look) -> Facts:
         """What a page's template shows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -14,7 +15,8 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from headway.core.duration import format_duration
-from headway.core.instant import format_instant
+from headway.core.errors import InvalidValue
+from headway.core.instant import format_instant, parse_instant
 from headway.core.zone import MAX_AT
 from headway.web import charts
 from headway.web.sign_in import BASE
@@ -35,9 +37,16 @@ LONGEST = 120
 """Characters of a user's text that are shown; the middle of a longer one is left out."""
 MOST_WHOLE = 20_000
 """Characters that are shown of what is shown whole."""
+MOST_SENTENCE = 2_000
+"""Characters of a sentence of the store that are shown."""
 _SEEN = {"\n": "⏎", "\t": "⇥", "\x1b": "␛", "\0": "␀"}
 """How control characters are shown; others, and marks that turn the writing, as one sign."""
 
+_IN_SENTENCE = re.compile(
+    r"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)(?P<left> \(in [\w ]+\))?"
+    r"|(?P<job>\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b)"
+)
+_JOB = Markup('<a class="id" href="{}" title="{}">{}</a>')
 _WHEN = Markup('<time datetime="{}" data-when="{}" title="{}">{}</time>')
 _AGE = Markup('<time datetime="{}" data-age="{}" title="{}">{}</time>')
 _LEFT = Markup('<time datetime="{}" data-left="{}" title="{}">{}</time>')
@@ -68,6 +77,7 @@ def environment(package: str) -> Environment:
     filters = cast("dict[str, object]", made.filters)
     filters |= {"when": when, "age": age, "left": left, "span": span, "number": number}
     filters |= {"short": short, "url": _url, "name": name, "counted": counted, "whole": whole}
+    filters |= {"sentence": sentence}
     known = cast("dict[str, object]", made.globals)
     known |= {"static_url": static_url, "base": BASE, "link": link, "MAX_AT": MAX_AT}
     known |= {one.__name__: one for one in (charts.meter, charts.shares, charts.bars, charts.line)}
@@ -147,6 +157,30 @@ def whole(text: object, most: int = MOST_WHOLE) -> str:
         for one in given[:most]
     )
     return seen if len(given) <= most else f"{seen}\n… and {len(given) - most} more characters"
+
+
+@pass_context
+def sentence(context: Context, text: str) -> Markup:
+    """What a store says in a sentence: its moments are the viewer's, its jobs are links."""
+    parts: list[Markup | str] = []
+    end = 0
+    text = whole(text, MOST_SENTENCE)
+    for found in _IN_SENTENCE.finditer(text):
+        parts.append(text[end : found.start()])
+        end = found.end()
+        if id := found["job"]:  # noqa: A001  (the field's name)
+            parts.append(_JOB.format(link(f"jobs/{id}"), id, short(id)))
+            continue
+        try:
+            at = parse_instant(found["at"])
+        except InvalidValue:
+            # A user's reason may have what only looks like a moment.
+            parts.append(found[0])
+            continue
+        parts.append(when(at))
+        if found["left"]:
+            parts.append(Markup(" (in {})").format(left(context, at)))
+    return Markup().join([*parts, text[end:]])
 
 
 def counted(state: str, counts: Mapping[str, int]) -> tuple[str, int]:

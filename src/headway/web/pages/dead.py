@@ -7,14 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from headway.contract.views import JobView
+from headway.core.errors import InvalidValue
+from headway.core.hidden import hidden_text
 from headway.core.state import State
 from headway.server.access.permissions import Permission
 from headway.server.asking import numbered
 from headway.server.routes import moves as routes
 from headway.web.page import REASON, Action, Call, Facts, Field, Look, Page, Values, everyone
-from headway.web.pages.jobs import RETRY, find_jobs, hidden_error, query_of
+from headway.web.pages.jobs import FILTERED_S, RETRY, find_jobs, hidden_error, query_of
 from headway.web.pages.lanes import int_of
 
 SAMPLE = 500
@@ -35,7 +38,7 @@ _VARIES = (
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
     (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "<hex>"),
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b", re.IGNORECASE), "<hex>"),
-    (re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"), "<address>"),
+    (re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]+"), "<address>"),
     (re.compile(r"\d+(?:[.,:]\d+)*"), "<n>"),
 )
 """What differs between two errors of one cause, and what stands for it."""
@@ -79,9 +82,15 @@ def error_of(job: JobView) -> str:
     """
     text = job.error.strip() or job.reason.strip()
     line = text.splitlines()[-1].strip() if text else "no reason is known"
+    return _without_what_varies(line[:LONGEST])
+
+
+@lru_cache(4 * SAMPLE)
+def _without_what_varies(line: str) -> str:
+    line = hidden_text(line)
     for pattern, instead in _VARIES:
-        line = pattern.sub(instead, line[: 4 * LONGEST])
-    return line[:LONGEST]
+        line = pattern.sub(instead, line)
+    return line
 
 
 def group(jobs: Iterable[JobView]) -> list[Group]:
@@ -105,15 +114,20 @@ async def read(look: Look) -> Facts:
         limit=SAMPLE,
     )
     page = await find_jobs(look, query, LOOKS)
-    jobs = [hidden_error(one) for one in page.rows if look.caller.sees(one)]
-    groups = group(jobs)
+
+    async def grouped() -> list[Group]:
+        return group(one for one in page.rows if look.caller.sees(one))
+
+    seen_by = (look.caller.tenants, look.caller.lanes)
+    groups = await look.sight.once(("dead", query, *seen_by), grouped, FILTERED_S)
+    seen = sum(len(one.jobs) for one in groups)
     chosen = next((one for one in groups if one.digest == given["error"]), None)
     return {
         "groups": groups,
         "chosen": chosen,
-        "rows": chosen.jobs[:ROWS] if chosen else [],
+        "rows": [hidden_error(one) for one in chosen.jobs[:ROWS]] if chosen else [],
         "ids": ",".join(one.id for one in chosen.jobs[:AT_ONCE]) if chosen else "",
-        "seen": len(jobs),
+        "seen": seen,
         "more": page.cursor is not None,
         "cursor": page.cursor,
         "total": await _total(look),
@@ -146,7 +160,15 @@ def _ids(values: Values) -> Sequence[str]:
 
 
 async def _counted(look: Look) -> Values:
-    return {"count": str(len(_ids(look.values)))}
+    """How many jobs are named.
+
+    Raises:
+        InvalidValue: none is.
+    """
+    if not (ids := _ids(look.values)):
+        message = "no job is ticked"
+        raise InvalidValue(message, hint="go back, and tick those that are to be retried")
+    return {"count": str(len(ids))}
 
 
 async def _fitting(look: Look) -> Values:
