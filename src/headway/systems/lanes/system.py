@@ -9,7 +9,9 @@ from fastapi import APIRouter
 from headway.contract.definitions import DeclareLane, DefineRequest, LaneSpec
 from headway.runtime.app import App
 from headway.server.service import Service
+from headway.systems.lanes.pages import PAGES
 from headway.systems.lanes.routes import dead, enqueue, pull, settle, status
+from headway.web.page import Page
 
 NAME = "lanes"
 
@@ -19,7 +21,10 @@ class LanesSystem:
 
     Attributes:
         lanes: what is declared when the server starts; an operator's values win over it.
+        pages: its part of the dashboard.
     """
+
+    pages: Sequence[Page] = PAGES
 
     def __init__(self, lanes: tuple[LaneSpec, ...]) -> None:
         self.lanes = lanes

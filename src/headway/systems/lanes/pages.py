@@ -1,0 +1,112 @@
+"""The dashboard's page of the HTTP queue: depth by lane, and what its workers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from headway.contract.views import JobsQuery, JobView, LaneView
+from headway.core.state import HELD, State
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.for_callers.bounded_page import bounded_page
+from headway.systems.lanes.routes import dead
+from headway.web.page import REASON, Action, Call, Facts, Look, Page
+
+ROWS = 50
+"""Lanes of a page: the deepest."""
+LOOKED = 10
+"""Lanes whose pulled jobs are looked for: those of which most are pulled."""
+HELD_ROWS = 25
+"""Pulled jobs of each."""
+_QUEUED = (State.SCHEDULED, State.WAITING, State.PARKED)
+
+
+async def read(look: Look) -> Facts:
+    """The deepest lanes, and who has which of their jobs."""
+    seen = await look.sight.overview()
+    caller, sought = look.caller, look.values["q"].casefold()
+    lanes = [one for one in seen.lanes if caller.covers(one.name) and sought in one.name.casefold()]
+    lanes.sort(key=lambda one: (-depth(one), one.name))
+    rows = lanes[:ROWS]
+    held = await _held(look, rows) if Permission.READ in caller.may else []
+    names = {one.id: one for one in seen.workers}
+    held.sort(key=lambda one: (one.worker or "", _since(one)))
+    return {
+        "now": seen.stats.now,
+        "rows": rows,
+        "many": len(lanes),
+        "deepest": max((depth(one) for one in rows), default=0),
+        "depth": depth,
+        "pulled": pulled,
+        "all_pulled": sum(pulled(one) for one in lanes),
+        "shown": len(held),
+        "since": _since,
+        "workers": [
+            {"id": id_, "view": names.get(id_), "jobs": list(jobs)}
+            for id_, jobs in groupby(held, key=lambda one: one.worker or "")
+        ],
+    }
+
+
+def depth(lane: LaneView) -> int:
+    """How many jobs of a lane are queued, as `GET /lanes` counts them with those to be retried."""
+    return sum(lane.counts.get(one, 0) for one in _QUEUED)
+
+
+def pulled(lane: LaneView) -> int:
+    """How many of its jobs workers have."""
+    return sum(lane.counts.get(one, 0) for one in HELD)
+
+
+def _since(job: JobView) -> int:
+    return job.runs[-1].claimed_at if job.runs else job.due_at
+
+
+async def _held(look: Look, lanes: Sequence[LaneView]) -> list[JobView]:
+    """Pulled jobs, of a bounded look."""
+    busy = sorted((one for one in lanes if pulled(one)), key=pulled, reverse=True)[:LOOKED]
+    found: list[JobView] = []
+    for lane in busy:
+        query = JobsQuery(
+            lane=lane.name, states=tuple(sorted(HELD)), runs=True, newest=True, limit=HELD_ROWS
+        )
+        page = await look.sight.once(
+            ("queue", lane.name), lambda query=query: bounded_page(look.service.store, query)
+        )
+        found += page.rows
+    return found
+
+
+RETRY = Action(
+    name="queue-retry",
+    label="Retry dead",
+    title="Retry the dead jobs of {lane}",
+    explains="Each gets a new life, with all its attempts; the oldest first, as many as one call "
+    "of the route takes.",
+    endpoint=dead.retry,
+    call=lambda values: Call(
+        body={"lane": values["lane"], "reason": values.get("reason", "")},
+    ),
+    done="Dead jobs of {lane} wait again.",
+    of=("lane",),
+    fields=(REASON,),
+    reach=lambda caller, values: caller.check_lane(values.get("lane", "")),
+)
+
+PAGES = (
+    Page(
+        path="queue",
+        title="HTTP queue",
+        template="queue.html",
+        fragments=("queue",),
+        read=read,
+        permission=Permission.OBSERVE,
+        reach=Caller.every_tenant,
+        params=("q",),
+        actions=(RETRY,),
+        group="Systems",
+        package="headway.systems.lanes",
+    ),
+)
+"""The page of this system."""
