@@ -136,7 +136,7 @@ def say(console: Console, line: str) -> None:
 def _greet(console: Console, server: str, carrier: str) -> None:
     say(console, f"See it all in a browser: {server}/ui")
     say(console, f"The server is {server}: /v1, /docs, /metrics, /events; open to this machine")
-    say(console, f"Requests for help, live in a browser: {server}/field-service/live")
+    say(console, f"Requests for help, live in a browser: {server}/ui/field-service")
     say(console, f"The carrier, which speaks Twilio's API, is {carrier}: /_calls, /_texts")
 
 

@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 from urllib.parse import quote, urlencode
@@ -95,7 +95,7 @@ class Doable:
             elif depends is not None and isinstance(depends.dependency, Policy):
                 given[name] = caller
             elif depends is not None and depends.dependency is not None:
-                given[name] = await depends.dependency(request)
+                given[name] = await _provide(depends.dependency, request)
             elif name in call.path:
                 given[name] = _read(hint, call.path[name])
             elif _is(hint, params.Query):
@@ -196,6 +196,19 @@ def _told(reply: object) -> Values:
 
 def _of_body(fault: Mapping[str, Any]) -> dict[str, Any]:
     return {**fault, "loc": ("body", *fault["loc"])}
+
+
+async def _provide(dependency: Callable[..., Any], request: Request) -> object:
+    """What a route depends on, made as the route's own request would have it made."""
+    hints = get_type_hints(dependency, include_extras=True)
+    given: dict[str, object] = {}
+    for name in inspect.signature(dependency).parameters:
+        inner = _depends(hints[name])
+        if inner is None or inner.dependency is None:
+            given[name] = request
+        else:
+            given[name] = await _provide(inner.dependency, request)
+    return await dependency(**given)
 
 
 def _depends(hint: object) -> params.Depends | None:

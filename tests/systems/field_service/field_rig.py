@@ -23,8 +23,9 @@ from headway.systems.field_service.technicians import put_in_place
 from headway.systems.field_service.users import put_in_roles
 from headway.systems.parts import Parts
 from headway.systems.telephony.settings import read_exchange
-from tests.server.rig import Rig, serving
+from tests.server.rig import Rig
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
+from tests.web.rig import dashboard
 
 LIMIT_S = 120
 """How long a test waits for what must come before it fails."""
@@ -233,7 +234,7 @@ async def a_field(
         async with app, AsyncExitStack() as stack:
             # After the server: what it still answers must not be cut off from the directory.
             stack.push_async_callback(parts.close)
-            served = serving(app=app, systems=[system], tokens=tokens)
+            served = dashboard(app=app, systems=[system], tokens=tokens)
             rig = await stack.enter_async_context(served)
             await parts.open(rig.url)
             world.world.inbound_urls[""] = f"{rig.url}/field-service/hooks/twilio/texts"

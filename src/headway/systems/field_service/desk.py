@@ -15,7 +15,6 @@ from headway.server.access.caller import Caller
 from headway.server.routes.router import TheService
 from headway.server.service import Service
 from headway.systems.directory.database import Directory
-from headway.systems.field_service.live.feed import LiveFeed
 from headway.systems.field_service.names import NAME, OFFERS
 from headway.systems.field_service.seen.metrics import Tally
 from headway.systems.field_service.settings import FieldSettings
@@ -33,14 +32,12 @@ class Desk:
         parts: shared with other systems.
         tally: counts how offers end.
         declared: the app that has this system's kinds; None before it was told of them.
-        feed: of those who watch the live page; None where no server runs.
     """
 
     settings: FieldSettings
     parts: Parts
     tally: Tally
     declared: App | None = None
-    feed: LiveFeed | None = None
 
     @property
     def directory(self) -> Directory:
@@ -77,18 +74,6 @@ class Desk:
             message = "the kinds of field_service were declared to no app"
             raise InvariantBroken(message)
         return self.declared
-
-    @property
-    def live(self) -> LiveFeed:
-        """The feed of the live page.
-
-        Raises:
-            InvariantBroken: no server runs.
-        """
-        if self.feed is None:
-            message = "no server of field_service runs"
-            raise InvariantBroken(message)
-        return self.feed
 
     def kind(self, name: str) -> Kind:
         """One of this system's kinds."""

@@ -13,13 +13,14 @@ from headway.systems.field_service.dispatching import ROUTES as DISPATCHER_ROUTE
 from headway.systems.field_service.doctor import ROUTES as DOCTOR_ROUTES
 from headway.systems.field_service.hooks import ROUTES as HOOK_ROUTES
 from headway.systems.field_service.kinds.declare import declare
-from headway.systems.field_service.live.feed import LiveFeed
 from headway.systems.field_service.live_routes import ROUTES as LIVE_ROUTES
 from headway.systems.field_service.names import NAME
+from headway.systems.field_service.pages import pages_of
 from headway.systems.field_service.request_routes import ROUTES as REQUEST_ROUTES
 from headway.systems.field_service.seen.metrics import field_metrics
 from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTES
 from headway.systems.field_service.users import ROUTES as USER_ROUTES
+from headway.web.page import Page
 
 
 class FieldService:
@@ -50,6 +51,11 @@ class FieldService:
             USER_ROUTES,
         )
 
+    @property
+    def pages(self) -> Sequence[Page]:
+        """Its pages of the dashboard."""
+        return pages_of(self.desk)
+
     def declare(self, app: App) -> None:
         """Adds its kinds to the app whose worker runs them."""
         declare(app, self.desk)
@@ -57,5 +63,4 @@ class FieldService:
     async def start(self, service: Service) -> None:
         """Lays out the desk that its routes work with, and adds its metrics to the server's."""
         service.scrapes.add(field_metrics(service.store, self.desk.tally))
-        self.desk.feed = LiveFeed(service, self.desk.directory)
         service.desks[NAME] = self.desk

@@ -1,1 +1,0 @@
-"""The live page: each request, who was asked, what they said, and the time left."""

@@ -1,0 +1,212 @@
+"""The dashboard's pages of field_service: requests on a live board, and technicians."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from fastapi.routing import APIRoute
+from sqlalchemy import or_, select
+
+from headway.contract.views import GatesQuery, GateState, StatsQuery
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.asking import unwrapped, wrapped
+from headway.systems.field_service.board import answer, look_at_board, place
+from headway.systems.field_service.desk import Desk, check_caller
+from headway.systems.field_service.dispatching import assign, redispatch, withdraw
+from headway.systems.field_service.names import OFFERS, lock_of
+from headway.systems.field_service.records import Technician
+from headway.systems.field_service.request import Status
+from headway.systems.field_service.request_routes import complete
+from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTES
+from headway.web.page import Action, Call, Facts, Field, Look, Page, Values
+
+ROWS = 50
+"""Technicians of a page."""
+GROUP = "Field service"
+SECTIONS = (
+    (Status.PENDING, "Nobody takes it"),
+    (Status.DISPATCHING, "Being offered"),
+    (Status.ASSIGNED, "Under way"),
+    (Status.COMPLETED, "Completed last"),
+    (Status.CANCELLED, "Withdrawn last"),
+)
+"""In the order in which a dispatcher must look."""
+
+
+async def _board(desk: Desk, look: Look) -> Facts:
+    """Requests by status, those that need a dispatcher first."""
+    store = look.service.store
+    board = await look.sight.once("field board", lambda: look_at_board(store, desk.directory))
+    only = look.values["status"]
+    sections = [
+        (status, title, [one for one in board.requests if one.status is status])
+        for status, title in SECTIONS
+        if only in {"", status}
+    ]
+    return {
+        "now": board.now,
+        "board": board,
+        "sections": [one for one in sections if one[2]],
+        "statuses": [str(status) for status, _ in SECTIONS],
+        "answer": answer,
+        "place": place,
+    }
+
+
+async def _technicians(desk: Desk, look: Look) -> Facts:
+    """A page of technicians by id, each with the request that he has."""
+    rows = select(Technician).order_by(Technician.id).limit(ROWS + 1)
+    if (after := unwrapped(look.values["cursor"] or None)) is not None:
+        rows = rows.where(Technician.id > after)
+    if (duty := look.values["duty"]) in {"on", "off"}:
+        rows = rows.where(Technician.on_duty == (duty == "on"))
+    if sought := look.values["q"]:
+        rows = rows.where(or_(Technician.id == sought, Technician.phone == sought))
+    async with desk.directory.read() as session:
+        found = list(await session.scalars(rows))
+    shown = found[:ROWS]
+    store = look.service.store
+    names = tuple(lock_of(one.id) for one in shown)
+    locks: Mapping[str, GateState] = {}
+    if names:
+        page = await store.read(GatesQuery(names=names, limit=ROWS))
+        locks = {one.name: one for one in page.rows}
+    return {
+        "now": (await store.read(StatsQuery())).now,
+        "rows": [(one, locks.get(lock_of(one.id))) for one in shown],
+        "cursor": wrapped(shown[-1].id) if len(found) > ROWS else None,
+    }
+
+
+def _sees_requests(caller: Caller) -> None:
+    caller.check_tenant("")
+    caller.check_lane(OFFERS)
+
+
+def _request(values: Values, body: Mapping[str, object] | None = None) -> Call:
+    return Call(path={"id": values["request"], "request": values["request"]}, body=body)
+
+
+def _moves(caller: Caller, _: Values) -> None:
+    _sees_requests(caller)
+
+
+ASSIGN = Action(
+    name="field-assign",
+    label="Assign",
+    title="Assign the request to a technician",
+    explains="Ends what is open, and gives it to a technician without asking him; he is told by "
+    "message. One who is busy is refused, unless the request waits for him.",
+    endpoint=assign,
+    call=lambda values: _request(
+        values, {"technician": values["technician"], "wait": values["wait"] == "yes"}
+    ),
+    done="{technician} has the request.",
+    of=("request",),
+    fields=(
+        Field(name="technician", label="Technician", required=True, hint="The id."),
+        Field(
+            name="wait",
+            label="If he is busy",
+            kind="select",
+            choices=(("no", "refuse"), ("yes", "wait until he is free")),
+        ),
+    ),
+    reach=_moves,
+)
+REDISPATCH = Action(
+    name="field-redispatch",
+    label="Offer again",
+    title="Offer the request again",
+    explains="To those who are near, on duty and skilled now, nearest first.",
+    endpoint=redispatch,
+    call=_request,
+    done="It is offered again.",
+    of=("request",),
+    fields=(),
+    reach=_moves,
+)
+COMPLETE = Action(
+    name="field-complete",
+    label="Complete",
+    title="Complete the request",
+    explains="The work is done; its technician is free for the next.",
+    endpoint=complete,
+    call=_request,
+    done="It is completed.",
+    of=("request",),
+    fields=(),
+    reach=_moves,
+)
+WITHDRAW = Action(
+    name="field-withdraw",
+    label="Withdraw",
+    title="Withdraw the request",
+    explains="Calls are hung up, and a technician who answers later is told so.",
+    endpoint=withdraw,
+    call=_request,
+    done="It is withdrawn.",
+    of=("request",),
+    fields=(),
+    reach=_moves,
+    danger=True,
+)
+
+
+def _duty(name: str, label: str, *, on: bool) -> Action:
+    words = "comes on duty" if on else "goes off duty"
+    (change,) = (
+        one.endpoint
+        for one in TECHNICIAN_ROUTES.routes
+        if isinstance(one, APIRoute) and one.methods == {"PATCH"}
+    )
+    return Action(
+        name=name,
+        label=label,
+        title=f"{{technician}} {words}",
+        explains="It holds for the next offer; one that stands is left alone.",
+        endpoint=change,
+        call=lambda values: Call(path={"id": values["technician"]}, body={"on_duty": on}),
+        done=f"{{technician}} {words}.",
+        of=("technician",),
+        fields=(),
+        reach=lambda caller, _: check_caller(caller),
+    )
+
+
+ON_DUTY = _duty("field-on-duty", "On duty", on=True)
+OFF_DUTY = _duty("field-off-duty", "Off duty", on=False)
+
+
+def pages_of(desk: Desk) -> Sequence[Page]:
+    """The system's pages, in the order of the menu."""
+    return (
+        Page(
+            path="field-service",
+            title="Requests",
+            template="field-requests.html",
+            fragments=("requests",),
+            read=partial(_board, desk),
+            permission=Permission.READ,
+            reach=_sees_requests,
+            params=("status",),
+            actions=(ASSIGN, REDISPATCH, COMPLETE, WITHDRAW),
+            group=GROUP,
+            package="headway.systems.field_service",
+        ),
+        Page(
+            path="field-service/technicians",
+            title="Technicians",
+            template="field-technicians.html",
+            fragments=("technicians",),
+            read=partial(_technicians, desk),
+            permission=Permission.OBSERVE,
+            reach=check_caller,
+            params=("q", "duty", "cursor"),
+            actions=(ON_DUTY, OFF_DUTY),
+            group=GROUP,
+            package="headway.systems.field_service",
+        ),
+    )
