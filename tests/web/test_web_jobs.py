@@ -374,6 +374,7 @@ async def test_dead_jobs_are_grouped_by_error_and_one_many_or_all_of_a_filter_ar
 
 async def test_counts_of_dead_jobs_say_of_how_many_they_are(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("headway.web.pages.dead.SAMPLE", 3)
+    monkeypatch.setattr("headway.web.pages.dead.COUNTED", 4)
     async with operating() as (rig, http):
         worker = Worker(rig)
         for _ in range(5):
@@ -385,6 +386,8 @@ async def test_counts_of_dead_jobs_say_of_how_many_they_are(monkeypatch: pytest.
         assert "of the 3 newest that were found: there may be more" in await text_of(
             http, "/ui/dead", kind="post"
         )
+        asked = await text_of(http, "/ui/-/do/retry-all-dead", kind="post")
+        assert "Retry the first 4 dead jobs of kind post" in asked
         after = (await http.get("/ui/dead")).text.partition("cursor=")[2].partition('"')[0]
         assert "2 jobs boom" in await text_of(http, "/ui/dead", cursor=after)
 
@@ -395,8 +398,9 @@ async def test_workers_show_what_each_runs_and_since_when(url: str):
         await rig.send(lane="mail")
         ada, bob = Worker(rig, "ada"), Worker(rig, "bob")
         (job,) = await ada.take("calls")
-        await bob.take("mail")
+        (his,) = await bob.take("mail")
         text = await text_of(http, "/ui/workers")
+        assert his.id[-8:] in text.partition("bob")[2]
         assert "2 live, 2 jobs in their hands" in text
         ada_row = text.partition("ada")[2].partition("bob")[0]
         assert job.id[-8:] in ada_row
@@ -518,6 +522,30 @@ async def test_a_lanes_token_sees_the_jobs_of_its_lanes_alone():
             assert (await http.get("/ui/jobs?lane=calls")).status_code == 403
             assert (await http.get(f"/ui/jobs/{other}")).status_code == 404
             assert (await http.get("/ui/dead?lane=calls")).status_code == 403
+            worker = Worker(rig)
+            await worker.kill("mail-1", "boom")
+            await worker.kill("calls", "boom")
+            reply = await http.get("/ui/dead")
+            assert "1 job boom" in plain(reply.text)
+            digest = reply.text.partition("error=")[2][:12]
+            assert await ids_on(http, "/ui/dead", error=digest) == [own]
+            asked = await text_of(http, "/ui/-/do/retry-all-dead", kind="noop")
+            assert "Retry all 1 dead jobs of kind noop" in asked
+
+
+async def test_what_followed_a_job_is_shown_to_those_who_may_see_it_alone():
+    async with dashboard() as rig:
+        policy = JobPolicy(on_final=FollowUp(kind="tell", lane="later"))
+        made = "0197f2a0-6f5b-7c3e-9d55-0d3c1f0f8a11"
+        await rig.store.enqueue([NewJob(id=made, kind="call", lane="calls", policy=policy)])
+        await Worker(rig).kill("calls")
+        follows = derived_id("on_final", made, 1)
+        for lane, own, other in (("calls", made, follows), ("later", follows, made)):
+            text = await rig.token(Role.VIEWER, name=lane, lanes=[lane])
+            async with signed_in(rig, text) as http:
+                reply = await http.get(f"/ui/jobs/{own}")
+                assert reply.status_code == 200
+                assert f"/ui/jobs/{other}" not in reply.text
 
 
 async def test_a_token_of_several_tenants_chooses_one():

@@ -22,7 +22,8 @@ How a page is added
    Within a fragment give each row a `data-key`: the script then moves rows and does not rewrite
    them. Use `ui.*` of `parts.html` for bars, states, names, empty lists, pages and filters;
    `at | when` for a moment, `at | age` for how long ago, `at | left` for how long until,
-   `ms | span` for a span, `n | number`, `text | name` for any text of users; `meter`, `shares`,
+   `ms | span` for a span, `n | number`, `text | name` for any text of users, `text | whole` for one
+   with lines, `text | sentence` for what a store says of a job; `meter`, `shares`,
    `bars` and `line` for charts. Never mark text as safe.
 3. An `Action` names an HTTP route's function as its `endpoint`: its permission, its checks, its
    validation and the `curl` line all come from that route.
