@@ -70,6 +70,12 @@ async def test_a_timeline_tells_what_became_of_each_and_why(tmp_path):
         assert "Failed1" in main.replace(" ", "")
         assert "otp" in await text_of(http, PAGE, channel="email")
         assert "otp" not in await text_of(http, PAGE, channel="push")
+        failed = await text_of(http, PAGE, status="FAILED")
+        assert "no such user" in failed
+        assert "otp" not in failed
+        only = await text_of(http, PAGE, status="SENT", channel="email")
+        assert "otp" in only
+        assert "no such user" not in only
 
 
 async def test_one_that_waits_is_cancelled_and_one_that_was_sent_has_no_button(tmp_path):
@@ -200,7 +206,11 @@ async def test_hostile_texts_are_shown_as_text(tmp_path):
             closing = {"gate": gate, "reason": evil}
             await one.rig.call(Role.OPERATOR, "POST", "/v1/closures", closing)
             paths: list[tuple[str, dict[str, str]]] = [(PAGE, {}), (PAGE, {"recipient": "ada"})]
-            paths += [(PAGE, {"recipient": evil}), (PAGE, {"channel": evil}), (TEMPLATES, {})]
+            paths += [
+                (PAGE, {"recipient": evil}),
+                (PAGE, {"channel": evil, "status": evil}),
+                (TEMPLATES, {}),
+            ]
             paths += [(TEMPLATES, {"template": f"t{i}", "channel": "sms", "data": evil})]
             paths += [(TEMPLATES, {"template": f"t{i}", "channel": "sms"})]
             for path, query in paths:

@@ -99,7 +99,7 @@ async def listing(
     check_caller(caller)
     query = JobsQuery(
         lane=None if asked.channel is None else lane_of(asked.channel),
-        states=() if asked.status is None else _STATES[asked.status],
+        states=() if asked.status is None else STATES[asked.status],
         newest=asked.newest,
     )
     rows, cursor = await _page(service, asked, query)
@@ -121,7 +121,7 @@ async def _page(
 
 
 _WAITING = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAITING)
-_STATES = {
+STATES = {
     Status.QUEUED: _WAITING,
     Status.SENT: (State.AWAITING, State.SUCCEEDED, State.CANCELLED),
     # A provider's late word changes the status of whatever has ended.
@@ -130,6 +130,7 @@ _STATES = {
     Status.SKIPPED: (State.SUCCEEDED,),
     Status.CANCELLED: (State.CANCELLED,),
 }
+"""Among jobs of which states those of a status are."""
 
 
 @ROUTES.get(

@@ -50,11 +50,13 @@ async def read(look: Look) -> Facts:
     if not recipient:
         facts["lines"] = await _lines(look) if Permission.OBSERVE in look.caller.may else None
     channel = look.values["channel"] if look.values["channel"] in set(Channel) else ""
+    status = look.values["status"] if look.values["status"] in set(Status) else ""
     query = JobsQuery(
         tenant="" if recipient else None,
         subject=recipient or None,
         lane=lane_of(Channel(channel)) if channel and not recipient else None,
         kind=NOTIFICATION,
+        states=routes.STATES[Status(status)] if status else (),
         runs=True,
         trail=True,
         newest=True,
@@ -64,11 +66,12 @@ async def read(look: Look) -> Facts:
     page = await look.sight.once(
         ("notifications", query), lambda: bounded_page(look.service.store, query)
     )
+    found = [notification_of(job) for job in page.rows if job.kind == NOTIFICATION]
     return {
         **facts,
         "recipient": recipient,
         "person": await _person(look, recipient) if recipient else None,
-        "rows": [notification_of(job) for job in page.rows if job.kind == NOTIFICATION],
+        "rows": [one for one in found if status in {"", one.status}],
         "cursor": None if page.cursor is None else str(page.cursor),
         "statuses": [Status.QUEUED, Status.SENT, Status.DELIVERED, Status.FAILED],
     }
@@ -199,7 +202,7 @@ PAGES = (
         read=read,
         permission=Permission.READ,
         reach=check_caller,
-        params=("recipient", "channel", "cursor"),
+        params=("recipient", "channel", "status", "cursor"),
         actions=(CANCEL,),
         group="Systems",
         package="headway.systems.notifications",
