@@ -25,8 +25,9 @@ from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
 from headway.systems.telephony.settings import read_exchange
 from headway.testing.clock import START_AT
-from tests.server.rig import Rig, serving
+from tests.server.rig import Rig
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
+from tests.web.rig import dashboard
 
 LIMIT_S = 120
 """How long a test waits for what must come before it fails."""
@@ -251,7 +252,7 @@ async def calling(
         stack.push_async_callback(app.close_async)
         stack.push_async_callback(parts.close)
         await parts.open("http://nowhere.invalid")
-        rig = await stack.enter_async_context(serving(app=app, systems=[system], chores=work))
+        rig = await stack.enter_async_context(dashboard(app=app, systems=[system], chores=work))
         parts.base_url = rig.url
         calls = Calls(rig=rig, app=app, system=system, carrier=world)
         stack.push_async_callback(calls.rest)

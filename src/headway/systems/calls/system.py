@@ -15,8 +15,10 @@ from headway.systems.calls.hearing import ROUTES as HOOK_ROUTES
 from headway.systems.calls.intake import LeadRecipe
 from headway.systems.calls.kinds import declare_kinds
 from headway.systems.calls.lead_routes import ROUTES as LEAD_ROUTES
+from headway.systems.calls.pages import pages_of
 from headway.systems.calls.seen.metrics import start_seeing
 from headway.systems.calls.waiting import watch
+from headway.web.page import Page
 
 _log = logging.getLogger("headway.calls")
 
@@ -42,6 +44,11 @@ class CallsSystem:
     def routers(self) -> Sequence[APIRouter]:
         """Its routes."""
         return (*OWN, *(() if self.desk.table is None else self.desk.table.routers))
+
+    @property
+    def pages(self) -> Sequence[Page]:
+        """Its pages of the dashboard."""
+        return pages_of(self.desk)
 
     def declare(self, app: App) -> None:
         """Adds its kinds to an app."""

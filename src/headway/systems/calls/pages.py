@@ -1,0 +1,201 @@
+"""The dashboard's pages of calls: numbers with their channels, and what became of calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView, StatsQuery
+from headway.core.state import FINAL, State
+from headway.server.access.caller import Caller
+from headway.server.access.permissions import Permission
+from headway.server.for_callers.bounded_page import bounded_page
+from headway.systems.calls.book import DEFAULT_POOL, NumberStatus
+from headway.systems.calls.book_routes import change_number
+from headway.systems.calls.desk import LEAD, Desk
+from headway.systems.calls.lead import Outcome, attempts_of, read_args
+from headway.web.page import Action, Call, Facts, Field, Look, Page, Values, everyone
+from headway.web.pages.gates import CLOSE, OPEN
+from headway.web.pages.lanes import int_of
+
+ROWS = 50
+"""Numbers of a page."""
+NEWEST = 250
+"""Leads of each state that are looked at: the newest."""
+SLOW_S = 2.0
+GROUP = "Calls"
+
+
+async def _numbers(desk: Desk, look: Look) -> Facts:
+    """Pools with the numbers of a page: lines that are taken, closed or switched off."""
+    store, values = look.service.store, look.values
+    book = await desk.book.read()
+    sought, pool = values["q"], values["pool"]
+    found = sorted(
+        (one for one in book.numbers.values() if sought in one.number and pool in {"", one.gate}),
+        key=lambda one: (one.gate != DEFAULT_POOL, one.gate, one.number),
+    )
+    first = int(values["from"]) if values["from"].isdecimal() else 0
+    rows = found[first : first + ROWS]
+    names = tuple(dict.fromkeys(one.gate for one in rows))
+
+    async def gates() -> dict[str, GateState]:
+        if not names:
+            return {}
+        page = await store.read(GatesQuery(names=names, limit=ROWS))
+        return {one.name: one for one in page.rows}
+
+    pools = await look.sight.once(("call pools", *names), gates)
+    members = {one.name: one for gate in pools.values() for one in gate.members}
+    return {
+        "now": (await store.read(StatsQuery())).now,
+        "rows": [(one, members.get(f"{one.gate}/{one.number}")) for one in rows],
+        "pools": pools,
+        "names": sorted({one.gate for one in book.numbers.values()})[:ROWS],
+        "first": first,
+        "many": len(found),
+        "size": ROWS,
+    }
+
+
+@dataclass(kw_only=True, slots=True)
+class Campaign:
+    """Leads of one reseller that name one template.
+
+    Attributes:
+        reseller: whose; empty for nobody's.
+        template: that they name.
+        states: how many leads are in each state.
+        outcomes: how many calls ended in each way.
+    """
+
+    reseller: str
+    template: str
+    states: Counter[str] = field(default_factory=Counter[str])
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+
+    @property
+    def answered(self) -> float | None:
+        """The part of the calls that somebody answered; None without any."""
+        calls = self.outcomes.total()
+        return self.outcomes[Outcome.COMPLETED] / calls if calls else None
+
+
+async def _campaigns(_: Desk, look: Look) -> Facts:
+    """What became of the newest leads, by reseller and template, as far as the caller sees."""
+    caller, sought = look.caller, look.values["reseller"]
+    if sought:
+        caller.check_tenant(sought)
+    tenants = (sought,) if sought else caller.tenants or (None,)
+    key = ("call campaigns", caller.tenants, caller.lanes, sought)
+    jobs = await look.sight.once(key, lambda: _leads(look, tenants), SLOW_S)
+    found: dict[tuple[str, str], Campaign] = {}
+    for job in jobs:
+        name = (job.tenant, read_args(job.args).template)
+        one = found.setdefault(name, Campaign(reseller=name[0], template=name[1]))
+        one.states[str(job.state)] += 1
+        one.outcomes.update(str(at.outcome) for at in attempts_of(job) if at.outcome is not None)
+    rows = sorted(found.values(), key=lambda one: (-one.states.total(), one.reseller))
+    total: Counter[str] = sum((one.outcomes for one in rows), Counter[str]())
+    return {
+        "now": (await look.service.store.read(StatsQuery())).now,
+        "rows": rows[:ROWS],
+        "more": max(0, len(rows) - ROWS),
+        "outcomes": [(str(one), total[one]) for one in Outcome if total[one]],
+        "calls": total.total(),
+        "leads": len(jobs),
+        "most": NEWEST,
+    }
+
+
+async def _leads(look: Look, tenants: Sequence[str | None]) -> list[JobView]:
+    live = (State.AWAITING, State.RUNNING, State.WAITING, State.PARKED, State.SCHEDULED)
+    found: list[JobView] = []
+    for tenant in tenants:
+        for states in (live, tuple(sorted(FINAL))):
+            query = JobsQuery(
+                kind=LEAD, tenant=tenant, states=states, runs=True, newest=True, limit=NEWEST
+            )
+            page = await bounded_page(look.service.store, query)
+            found += [one for one in page.rows if look.caller.sees(one)]
+    return found
+
+
+def _changed(values: Values, **body: object) -> Call:
+    return Call(path={"number": values["number"]}, body=body)
+
+
+def _reach(caller: Caller, _: Values) -> None:
+    caller.check_gate(DEFAULT_POOL)
+
+
+DISABLE = Action(
+    name="calls-disable-number",
+    label="Disable",
+    title="Disable the number {number}",
+    explains="No further call begins from it; calls that go on are left alone.",
+    endpoint=change_number,
+    call=lambda values: _changed(values, status=str(NumberStatus.DISABLED)),
+    done="{number} is disabled.",
+    of=("number",),
+    fields=(),
+    reach=_reach,
+    danger=True,
+)
+ENABLE = Action(
+    name="calls-enable-number",
+    label="Enable",
+    title="Enable the number {number}",
+    explains="Calls begin from it again, as its channels and gates let them.",
+    endpoint=change_number,
+    call=lambda values: _changed(values, status=str(NumberStatus.AVAILABLE)),
+    done="{number} is enabled.",
+    of=("number",),
+    fields=(),
+    reach=_reach,
+)
+CHANNELS = Action(
+    name="calls-set-channels",
+    label="Set channels",
+    title="Set the channels of {number}",
+    explains="Calls at once. With fewer than go on, none begins until some have ended.",
+    endpoint=change_number,
+    call=lambda values: _changed(values, maximum_channels=int_of(values, "channels")),
+    done="{number} has {channels} channels.",
+    of=("number",),
+    fields=(Field(name="channels", label="Channels", kind="number", required=True),),
+    reach=_reach,
+)
+
+
+def pages_of(desk: Desk) -> Sequence[Page]:
+    """The system's pages, in the order of the menu."""
+    return (
+        Page(
+            path="calls",
+            title="Numbers",
+            template="calls-numbers.html",
+            fragments=("numbers",),
+            read=partial(_numbers, desk),
+            permission=Permission.OBSERVE,
+            reach=Caller.whole,
+            params=("q", "pool", "from"),
+            actions=(CLOSE, OPEN, DISABLE, ENABLE, CHANNELS),
+            group=GROUP,
+            package="headway.systems.calls",
+        ),
+        Page(
+            path="calls/campaigns",
+            title="Campaigns",
+            template="calls-campaigns.html",
+            fragments=("campaigns",),
+            read=partial(_campaigns, desk),
+            permission=Permission.READ,
+            reach=everyone,
+            params=("reseller",),
+            group=GROUP,
+            package="headway.systems.calls",
+        ),
+    )
