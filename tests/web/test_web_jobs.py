@@ -409,6 +409,32 @@ async def test_workers_show_what_each_runs_and_since_when(url: str):
         assert "bob" not in (await text_of(http, "/ui/workers", q="calls")).partition("Worker")[2]
 
 
+async def test_running_jobs_behind_a_long_line_are_found_from_the_oldest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setattr("headway.stores.ledger.walks.LOOKED_AT", 2)
+    async with operating(f"sqlite:///{tmp_path / 'jobs.db'}") as (rig, http):
+        running = await rig.send(lane="calls")
+        await Worker(rig, "ada").take("calls")
+        for _ in range(9):
+            await rig.send(lane="later", due="1h")
+        assert running[-8:] in await text_of(http, "/ui/workers")
+        reply = await http.get("/ui/jobs?state=running")
+        text = plain(reply.text)
+        assert "None so far: a bounded number of jobs was looked at." in text
+        assert "Look from the oldest" in text
+        assert await ids_on(http, "/ui/jobs", state="running", order="oldest") == [running]
+        assert await ids_on(http, "/ui/jobs", state="cancelled") == []
+        # By and by every page is reached.
+        found: list[str] = []
+        path = "/ui/jobs?state=running"
+        while "cursor=" in reply.text and not found:
+            after = reply.text.partition("cursor=")[2].partition('"')[0].partition("&")[0]
+            found = await ids_on(http, "/ui/jobs", state="running", cursor=after)
+            reply = await http.get(f"{path}&cursor={after}")
+        assert found == [running]
+
+
 async def test_a_worker_without_a_job_runs_nothing():
     async with operating() as (rig, http):
         await rig.send(lane="calls")

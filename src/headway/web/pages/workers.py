@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headway.contract.views import JobsQuery, JobView
 from headway.core.state import HELD
 from headway.server.access.caller import Caller
@@ -44,11 +46,15 @@ async def read(look: Look) -> Facts:
 
 
 async def _held(look: Look) -> list[JobView]:
-    """Running and awaiting jobs: the newest of a bounded look, and those that gates name."""
+    """Running and awaiting jobs: those of a bounded look from either end, and those of gates."""
     states = tuple(sorted(HELD))
     query = JobsQuery(states=states, runs=True, newest=True, limit=JOBS)
     page = await find_jobs(look, query)
     found = {one.id: one for one in page.rows}
+    if page.cursor is not None:
+        # Behind a long line those that run are among the oldest.
+        page = await find_jobs(look, replace(query, newest=False))
+        found |= {one.id: one for one in page.rows}
     if page.cursor is not None:
         gates = (await look.sight.overview()).gates
         names = dict.fromkeys(one.job for gate in gates for one in gate.holders)
