@@ -52,6 +52,7 @@ NOT_OVER_HTTP = {
         "a job expires after a span; the suite's clock is not this machine's"
     ),
     "test_job_without_a_due_time_is_due_now": "as before",
+    "test_claim_names_the_jobs_that_it_finds_expired": "the server that claimed logs them",
     "test_new_life_asks_those_given_again": "only a store is told of other candidates",
     "test_claim_that_cannot_be_is_refused_and_starts_none[{'request': 0}]": (
         "0 asks without a number"

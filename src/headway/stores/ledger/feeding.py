@@ -23,6 +23,8 @@ REFIT = 1_000
 def feed_gate(book: GateBook, gate: str) -> int:
     """Feeds every flow that waits at a keyed gate, as far as the gate has room.
 
+    Those whose heads come first are fed first: one that reserves keeps what comes after it waiting.
+
     Args:
         book: the step's gates.
         gate: its resolved name.
@@ -33,8 +35,10 @@ def feed_gate(book: GateBook, gate: str) -> int:
     jobs = book.ledger.jobs
     moved, after = 0, -1
     while flows := jobs.parked_flows(gate, after, FEED_FLOWS):
-        moved += sum(feed_flow(book, gate, flow) for flow in flows)
         after = flows[-1]
+        heads = {flow: jobs.parked_heads(gate, flow, 2) for flow in flows}
+        flows.sort(key=lambda flow: heads[flow][0].order)
+        moved += sum(_feed(book, gate, flow, heads[flow]) for flow in flows)
     return moved
 
 
@@ -49,9 +53,12 @@ def feed_flow(book: GateBook, gate: str, flow: int) -> int:
     Returns:
         How many were moved.
     """
-    jobs = book.ledger.jobs
     # Two, for who comes after the last that is fed needs a timer, if the gate opens by itself.
-    heads = jobs.parked_heads(gate, flow, 2)
+    return _feed(book, gate, flow, book.ledger.jobs.parked_heads(gate, flow, 2))
+
+
+def _feed(book: GateBook, gate: str, flow: int, heads: list[Head]) -> int:
+    jobs = book.ledger.jobs
     if heads and _never_fits(book, heads[0], gate):
         heads = _set_aside(book, gate, flow)
     if not heads:

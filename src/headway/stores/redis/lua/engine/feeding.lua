@@ -11,8 +11,9 @@ local FEED_HEADS = 100
 -- Unfit jobs looked at again in one step when their gate's capacity changed.
 local REFIT = 1000
 
--- Feeds every flow that waits at a keyed gate, as far as the gate has room. Returns how many jobs
--- were moved.
+-- Feeds every flow that waits at a keyed gate, as far as the gate has room: those whose heads come
+-- first, first, for one that reserves keeps what comes after it waiting. Returns how many jobs were
+-- moved.
 function Feeding.feed_gate(book, gate)
   local moved, after = 0, -1
   while true do
@@ -20,10 +21,17 @@ function Feeding.feed_gate(book, gate)
     if #flows == 0 then
       return moved
     end
+    after = flows[#flows]
+    local orders = {}
+    for _, flow in ipairs(flows) do
+      orders[flow] = Jobs.parked_order(gate, flow)
+    end
+    table.sort(flows, function(a, b)
+      return Order.before(orders[a], orders[b])
+    end)
     for _, flow in ipairs(flows) do
       moved = moved + Feeding.feed_flow(book, gate, flow)
     end
-    after = flows[#flows]
   end
 end
 
