@@ -16,7 +16,7 @@ from tests.systems.field_service.field_rig import HERE, LIMIT_S, LINE, FieldRig,
 from tests.systems.field_service.story import calls_at_once, check_record
 
 TECHNICIANS = 30
-SHORT, LONG = 30, 100
+SHORT, LONG = 12, 60
 """Requests of a day."""
 OPEN = {"dispatching"}
 WORLD = {

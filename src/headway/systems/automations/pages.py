@@ -25,7 +25,6 @@ from headway.core.timetable.text import format_schedule
 from headway.core.zone import DAY_MS
 from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
-from headway.systems.automations import routes
 from headway.systems.automations.config import Automation
 from headway.systems.automations.dispatcher import (
     KIND,
@@ -39,6 +38,7 @@ from headway.systems.automations.dispatcher import (
 )
 from headway.systems.automations.places import Places
 from headway.systems.automations.reports import BEGUN, status
+from headway.systems.automations.routes import dispatch, release_route, run, set_concurrency_route
 from headway.systems.automations.session import session_id
 from headway.web.page import Action, Call, Facts, Field, Look, Page, Values
 from headway.web.pages.lanes import int_of
@@ -398,7 +398,7 @@ DISPATCH = Action(
     title="Dispatch now",
     explains="Applies the file and starts all that is due. The server does so by itself; this does "
     "not wait until it sees an edit. It takes as long as what is due takes to start.",
-    endpoint=routes.dispatch,
+    endpoint=dispatch,
     call=lambda _: Call(),
     done="What was due has started.",
     fields=(),
@@ -409,7 +409,7 @@ RUN = Action(
     title="Run {automation} now",
     explains="Makes one session due now, whatever the schedule. It waits for its repository and "
     "its place like any other.",
-    endpoint=routes.run,
+    endpoint=run,
     call=lambda values: Call(path={"automation_id": values["automation"]}),
     done="A session of {automation} is due.",
     of=("automation",),
@@ -422,7 +422,7 @@ RELEASE = Action(
     explains="Ends the session that has this repository; the lock is free once its processes are "
     "gone. At once, another session may be let in beside the old one for a third of the lease: "
     "only for one whose machine is gone for good.",
-    endpoint=routes.release_route,
+    endpoint=release_route,
     call=lambda values: Call(
         path={"repo": values["repository"]},
         query={"force": "true"} if values.get("force") == "true" else {},
@@ -452,7 +452,7 @@ SET_LIMIT = Action(
     label="Set limit",
     title="Set how many sessions may run at once",
     explains="Those that run go on. It wins over the file and over the load until it is reset.",
-    endpoint=routes.set_concurrency_route,
+    endpoint=set_concurrency_route,
     call=lambda values: Call(
         body={"max": int_of(values, "max") if values.get("max", "").strip() else None}
     ),

@@ -14,7 +14,6 @@ from headway.core.state import State
 from headway.server.access.permissions import Permission
 from headway.server.asking import numbered
 from headway.server.for_callers.bounded_page import bounded_page
-from headway.systems.notifications import notification_routes as routes
 from headway.systems.notifications.desk import Desk, check_caller
 from headway.systems.notifications.metrics import Totals
 from headway.systems.notifications.names import (
@@ -28,6 +27,7 @@ from headway.systems.notifications.names import (
     slots_of,
 )
 from headway.systems.notifications.notification import notification_of
+from headway.systems.notifications.notification_routes import STATES, cancel
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import MessageTemplate, Recipient
 from headway.systems.notifications.templates import TEMPLATES, PreviewAsked, preview
@@ -56,7 +56,7 @@ async def read(look: Look) -> Facts:
         subject=recipient or None,
         lane=lane_of(Channel(channel)) if channel and not recipient else None,
         kind=NOTIFICATION,
-        states=routes.STATES[Status(status)] if status else (),
+        states=STATES[Status(status)] if status else (),
         runs=True,
         trail=True,
         newest=True,
@@ -184,7 +184,7 @@ CANCEL = Action(
     label="Cancel",
     title="Cancel the notification {notification}",
     explains="It is not sent. One that was sent already cannot be taken back.",
-    endpoint=routes.cancel,
+    endpoint=cancel,
     call=lambda values: Call(path={"id": values["notification"]}),
     done="The notification is cancelled.",
     of=("notification",),
