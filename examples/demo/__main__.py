@@ -36,7 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(highlight=False, stderr=asked.json)
     folder = Path(tempfile.mkdtemp(prefix="headway-demo-"))
     url = asked.store or f"sqlite:///{folder / 'demo.db'}"
-    say(console, f"The store is {url}; what is written beside it is in {folder}")
     log_to(folder / "demo.log")
     try:
         verdict, served = asyncio.run(run(asked, url, folder, console))

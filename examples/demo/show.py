@@ -91,6 +91,7 @@ async def run(
             serving(store, folder, phones, port, gardens) as served,
         ):
             _greet(console, served.url, phones.url)
+            say(console, f"The store is {url}; what is written beside it is in {folder}")
             if gardens is not None:
                 gardens.connect(served.url)
             calls = CallCentre(served.url, phones, asked.seed, picture.tell)

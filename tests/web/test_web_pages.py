@@ -10,13 +10,16 @@ from contextlib import asynccontextmanager
 from html.parser import HTMLParser
 
 import httpx
+import pytest
 
 from headway.contract.claims import ClaimRequest
 from headway.contract.tokens import Role
 from headway.contract.views import GatesQuery, GateState
+from headway.web.sight import GateTrack
 from tests.server.rig import Rig
 from tests.web.rig import HOSTILE, dashboard, do, signed_in
 from tests.web.test_web_access import declare
+from tests.web.test_web_live import LIVE, messages, until
 
 
 @asynccontextmanager
@@ -51,6 +54,18 @@ async def test_now_says_what_holds_jobs_up_grouped_by_cause_with_the_most_jobs_f
         assert "3 jobs no live worker serves lane nobody" in text
         assert text.index("5 jobs") < text.index("3 jobs")
         assert "about" not in text.partition("Jobs by state")[0]
+
+
+async def test_now_says_when_a_full_gate_frees_next(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(GateTrack, "next_free_at", lambda _track, now: now + 20_000)
+    async with operating(events_each_s=0.01) as (rig, http):
+        await declare(rig, "lines", 2)
+        for _ in range(3):
+            await rig.send(lane="calls", gates=["lines"])
+        await take(rig, "calls", 2)
+        assert "(2 of 2); next free in about 20s" in plain((await http.get("/ui")).text)
+        async with http.stream("GET", "/ui", headers=LIVE) as reply:
+            assert await until(messages(reply), "next free in about") == "change"
 
 
 async def test_jobs_of_keyed_gates_are_one_line_for_their_template():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from itertools import groupby
 from typing import cast
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -362,10 +361,12 @@ class Dashboard:
     async def _shell(self, request: Request, caller: Caller, title: str) -> Facts:
         """What stands around every page."""
         seen = [page for page in self._pages if page.menu and _may_see(caller, page)]
-        menu = [(group, list(some)) for group, some in groupby(seen, lambda page: page.group)]
+        menu: dict[str, list[Page]] = {}
+        for one in seen:
+            menu.setdefault(one.group, []).append(one)
         return {
             **self._outside(request, title),
-            "menu": menu,
+            "menu": list(menu.items()),
             "who": None if caller is ANYBODY else caller.name,
             "form": form_token(request),
         }
