@@ -67,6 +67,23 @@ UNTIL = Field(
 )
 
 
+def reason_of(values: Values) -> dict[str, object]:
+    """What a form says in `REASON`, as routes take it."""
+    return {"reason": values.get("reason", "")}
+
+
+def until_of(values: Values) -> dict[str, object]:
+    """What a form says in `UNTIL`, as routes take it; nothing if it says nothing."""
+    until = values.get("until", "").strip()
+    return {"until": until} if until else {}
+
+
+def int_of(values: Values, name: str) -> object:
+    """A number of a form as routes take it; any other text is left to the route to refuse."""
+    text = values.get(name, "").strip()
+    return int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) < 19 else text
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
     """A call of an HTTP route.

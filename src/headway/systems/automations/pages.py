@@ -40,8 +40,16 @@ from headway.systems.automations.places import Places
 from headway.systems.automations.reports import BEGUN, status
 from headway.systems.automations.routes import dispatch, release_route, run, set_concurrency_route
 from headway.systems.automations.session import session_id
-from headway.web.page import Action, Call, Facts, Field, Look, Page, Values
-from headway.web.pages.lanes import int_of
+from headway.web.page import (
+    Action,
+    Call,
+    Facts,
+    Field,
+    Look,
+    Page,
+    Values,
+    int_of,
+)
 
 ROWS = 50
 """Entries of a page, and sessions of a list."""

@@ -16,9 +16,18 @@ from headway.systems.calls.book import DEFAULT_POOL, NumberStatus
 from headway.systems.calls.book_routes import change_number
 from headway.systems.calls.desk import LEAD, Desk
 from headway.systems.calls.lead import Outcome, attempts_of, read_args
-from headway.web.page import Action, Call, Facts, Field, Look, Page, Values, everyone
+from headway.web.page import (
+    Action,
+    Call,
+    Facts,
+    Field,
+    Look,
+    Page,
+    Values,
+    everyone,
+    int_of,
+)
 from headway.web.pages.gates import CLOSE, OPEN
-from headway.web.pages.lanes import int_of
 
 ROWS = 50
 """Numbers of a page."""

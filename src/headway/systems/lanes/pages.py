@@ -11,7 +11,15 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.for_callers.bounded_page import bounded_page
 from headway.systems.lanes.routes import dead
-from headway.web.page import REASON, Action, Call, Facts, Look, Page
+from headway.web.page import (
+    REASON,
+    Action,
+    Call,
+    Facts,
+    Look,
+    Page,
+    reason_of,
+)
 
 ROWS = 50
 """Lanes of a page: the deepest."""
@@ -86,7 +94,7 @@ RETRY = Action(
     "of the route takes.",
     endpoint=dead.retry,
     call=lambda values: Call(
-        body={"lane": values["lane"], "reason": values.get("reason", "")},
+        body={"lane": values["lane"], **reason_of(values)},
     ),
     done="Dead jobs of {lane} wait again.",
     of=("lane",),

@@ -16,9 +16,20 @@ from headway.core.state import State
 from headway.server.access.permissions import Permission
 from headway.server.asking import numbered
 from headway.server.routes import moves as routes
-from headway.web.page import REASON, Action, Call, Facts, Field, Look, Page, Values, everyone
+from headway.web.page import (
+    REASON,
+    Action,
+    Call,
+    Facts,
+    Field,
+    Look,
+    Page,
+    Values,
+    everyone,
+    int_of,
+    reason_of,
+)
 from headway.web.pages.jobs import FILTERED_S, RETRY, find_jobs, hidden_error, query_of
-from headway.web.pages.lanes import int_of
 
 SAMPLE = 500
 """Dead jobs, the newest, that are grouped."""
@@ -188,9 +199,7 @@ CHOSEN = Action(
     explains="Each begins a new life with all its attempts. One that is not dead any more is left "
     "as it is.",
     endpoint=routes.moves,
-    call=lambda values: Call(
-        body={"verb": "retry", "ids": _ids(values), "reason": values.get("reason", "")}
-    ),
+    call=lambda values: Call(body={"verb": "retry", "ids": _ids(values), **reason_of(values)}),
     done="{done} have a new life, {refused} were not dead any more, {unknown} are not there.",
     of=("ids",),
     prefill=_counted,
@@ -206,7 +215,7 @@ ALL = Action(
             "verb": "retry",
             "filter": _filter(values),
             "limit": int_of(values, "limit"),
-            "reason": values.get("reason", ""),
+            **reason_of(values),
         }
     ),
     done="{done} have a new life, {refused} were not dead any more.",

@@ -8,9 +8,20 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.asking import unwrapped, wrapped
 from headway.server.routes import gates as routes
-from headway.web.page import REASON, UNTIL, Action, Call, Facts, Field, Look, Page, Values
-from headway.web.pages.lanes import int_of
-from headway.web.pages.now import until_of
+from headway.web.page import (
+    REASON,
+    UNTIL,
+    Action,
+    Call,
+    Facts,
+    Field,
+    Look,
+    Page,
+    Values,
+    int_of,
+    reason_of,
+    until_of,
+)
 from headway.web.sight import GateTrack
 from headway.web.stuck import some_jobs
 
@@ -101,17 +112,15 @@ def _gate(caller: Caller, values: Values) -> None:
     caller.check_gate(values.get("gate", ""))
 
 
-def _reason(values: Values) -> dict[str, object]:
-    return {"reason": values.get("reason", "")}
-
-
 CLOSE = Action(
     name="close-gate",
     label="Close",
     title="Close the gate {gate}",
     explains="Nothing more passes it, also of what already waits. It stops no job that runs.",
     endpoint=routes.close,
-    call=lambda values: Call(body={"gate": values["gate"], **until_of(values), **_reason(values)}),
+    call=lambda values: Call(
+        body={"gate": values["gate"], **until_of(values), **reason_of(values)}
+    ),
     done="{gate} is closed.",
     of=("gate",),
     fields=(REASON, UNTIL),
@@ -147,7 +156,7 @@ CAPACITY = Action(
     endpoint=routes.set_numbers,
     call=lambda values: Call(
         path={"name": values["gate"]},
-        body={"capacity": int_of(values, "capacity"), **_reason(values)},
+        body={"capacity": int_of(values, "capacity"), **reason_of(values)},
     ),
     done="{gate} has a capacity of {capacity}.",
     of=("gate",),
@@ -163,7 +172,7 @@ LIMIT = Action(
     endpoint=routes.set_numbers,
     call=lambda values: Call(
         path={"name": values["gate"]},
-        body={"limit": int_of(values, "capacity"), **_reason(values)},
+        body={"limit": int_of(values, "capacity"), **reason_of(values)},
     ),
     done="{gate} has a limit of {capacity}.",
     of=("gate",),
@@ -191,7 +200,7 @@ RELEASE = Action(
     "capacity will be in use. It is on the trail.",
     endpoint=routes.release,
     call=lambda values: Call(
-        body={"gate": values["gate"], "job": values["job"], **_reason(values)}
+        body={"gate": values["gate"], "job": values["job"], **reason_of(values)}
     ),
     done="The permit of {gate} is free.",
     of=("gate", "job"),

@@ -19,8 +19,19 @@ from headway.server.asking import numbered
 from headway.server.for_callers.bounded_page import bounded_page
 from headway.server.for_callers.sight import job_seen
 from headway.server.routes import moves as routes
-from headway.web.page import REASON, Action, Call, Facts, Field, Look, Page, Values, everyone
-from headway.web.pages.lanes import int_of
+from headway.web.page import (
+    REASON,
+    Action,
+    Call,
+    Facts,
+    Field,
+    Look,
+    Page,
+    Values,
+    everyone,
+    int_of,
+    reason_of,
+)
 from headway.web.sight import FRESH_S
 
 ROWS = 50
@@ -154,10 +165,6 @@ def carried(data: bytes | None) -> str:
     return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=2)
 
 
-def _reason(values: Values) -> dict[str, object]:
-    return {"reason": values.get("reason", "")}
-
-
 def _one(values: Values, body: dict[str, object]) -> Call:
     return Call(path={"id": values["job"]}, body=body)
 
@@ -169,7 +176,7 @@ CANCEL = Action(
     explains="A queued job is cancelled at once. A running or awaiting one is asked, and ends "
     "when its run or its deadline does.",
     endpoint=routes.cancel,
-    call=lambda values: _one(values, _reason(values)),
+    call=lambda values: _one(values, reason_of(values)),
     done="Cancel: {answer}. The job is {state}.",
     of=("job",),
     danger=True,
@@ -180,7 +187,7 @@ RETRY = Action(
     title="Retry the job {job}",
     explains="It begins a new life with all its attempts; its runs so far stay on its record.",
     endpoint=routes.retry,
-    call=lambda values: _one(values, _reason(values)),
+    call=lambda values: _one(values, reason_of(values)),
     done="The job has a new life: it is {state}.",
     of=("job",),
 )
@@ -190,14 +197,14 @@ RUN_NOW = Action(
     title="Make the job {job} due now",
     explains="It does not wait for its time any more; every gate still holds.",
     endpoint=routes.run_now,
-    call=lambda values: _one(values, _reason(values)),
+    call=lambda values: _one(values, reason_of(values)),
     done="The job is due now: it is {state}.",
     of=("job",),
 )
 
 
 def _edit(values: Values) -> Call:
-    body = _reason(values)
+    body = reason_of(values)
     if text := values.get("args", "").strip():
         body["args"] = _arguments(text)
     if values.get("priority", "").strip():

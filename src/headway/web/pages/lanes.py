@@ -11,8 +11,20 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.routes import gates as gate_routes
 from headway.server.routes import lanes as routes
-from headway.web.page import REASON, UNTIL, Action, Call, Facts, Field, Look, Page, Values
-from headway.web.pages.now import until_of
+from headway.web.page import (
+    REASON,
+    UNTIL,
+    Action,
+    Call,
+    Facts,
+    Field,
+    Look,
+    Page,
+    Values,
+    int_of,
+    reason_of,
+    until_of,
+)
 from headway.web.stuck import some_jobs
 
 ROWS = 50
@@ -98,7 +110,7 @@ PAUSE = Action(
     endpoint=routes.pause,
     call=lambda values: Call(
         path={"name": values["lane"]},
-        body={**until_of(values), "reason": values.get("reason", "")},
+        body={**until_of(values), **reason_of(values)},
     ),
     done="{lane} is paused.",
     of=("lane",),
@@ -134,7 +146,7 @@ CONCURRENCY = Action(
     endpoint=gate_routes.set_numbers,
     call=lambda values: Call(
         path={"name": f"lane:{values['lane']}"},
-        body={"capacity": int_of(values, "capacity"), "reason": values.get("reason", "")},
+        body={"capacity": int_of(values, "capacity"), **reason_of(values)},
     ),
     done="{lane} runs at most {capacity} at once.",
     of=("lane",),
@@ -142,12 +154,6 @@ CONCURRENCY = Action(
     reach=_lane_gate,
     prefill=_capacity,
 )
-
-
-def int_of(values: Values, name: str) -> object:
-    """A number as the route takes it; what is none is left to the route to refuse."""
-    text = values.get(name, "").strip()
-    return int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) < 19 else text
 
 
 PAGE = Page(

@@ -8,7 +8,19 @@ from headway.server.access.caller import Caller
 from headway.server.access.permissions import Permission
 from headway.server.overview import Overview
 from headway.server.routes import gates as routes
-from headway.web.page import REASON, UNTIL, Action, Call, Facts, Look, Page, Values, everyone
+from headway.web.page import (
+    REASON,
+    UNTIL,
+    Action,
+    Call,
+    Facts,
+    Look,
+    Page,
+    Values,
+    everyone,
+    reason_of,
+    until_of,
+)
 from headway.web.sight import History
 from headway.web.stuck import Stuck, by_lane, find_stuck, stuck_among
 
@@ -93,21 +105,13 @@ def _all(caller: Caller, _: Values) -> None:
     caller.check_gate("all")
 
 
-def until_of(values: Values) -> dict[str, object]:
-    """The end of a closing as the route takes it; none for good."""
-    until = values.get("until", "").strip()
-    return {"until": until} if until else {}
-
-
 STOP = Action(
     name="stop-everything",
     label="Stop everything",
     title="Stop everything",
     explains="No job starts in any lane until this ends. What runs goes on to its end.",
     endpoint=routes.close,
-    call=lambda values: Call(
-        body={"gate": "all", **until_of(values), "reason": values.get("reason", "")}
-    ),
+    call=lambda values: Call(body={"gate": "all", **until_of(values), **reason_of(values)}),
     done="Everything is stopped.",
     fields=(REASON, UNTIL),
     reach=_all,
