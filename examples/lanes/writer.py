@@ -1,4 +1,4 @@
-"""Whoever writes texts: a language model of yours behind a protocol, or plain counting of words."""
+"""The `Writer` protocol for generated texts; the default extracts sentences by word frequency."""
 
 from __future__ import annotations
 
